@@ -4,7 +4,7 @@ Invariant: no node or program changes after it is made.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -260,3 +260,24 @@ def last_uses(program: Program, held: Iterable[Node] = ()) -> dict[int, tuple[No
         if value is not None and identity not in kept_alive and value.constant is None:
             dead.setdefault(position, []).append(value)
     return {position: tuple(nodes) for position, nodes in dead.items()}
+
+
+def with_replaced_values(
+    nodes: Iterable[Node], swaps: dict[int, Node]
+) -> tuple[tuple[Node, ...], dict[int, Node]]:
+    """Replace values in a list of nodes; return the new nodes and all replacements, including those that
+    follow.
+
+    A node that reads a replaced value becomes a new node of the same name.
+    """
+    replacements, replaced = dict(swaps), []
+
+    def change(node: Node) -> Node:
+        return replacements.get(id(node), node)
+
+    for node in nodes:
+        if any(id(source) in replacements for source in node.inputs()):
+            args, kwargs = map_nodes(node.args, change), map_nodes(node.kwargs, change)
+            replacements[id(node)] = replace(node, args=args, kwargs=kwargs)
+        replaced.append(change(node))
+    return tuple(replaced), replacements

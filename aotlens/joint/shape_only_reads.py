@@ -5,6 +5,7 @@ reads its elements.  A value that the backward also reads for its elements, or t
 replaced: it is available anyway.
 """
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 from aotlens.capture.recorder import Recorder
 from aotlens.ir.origin import Origin
-from aotlens.ir.program import Node
+from aotlens.ir.program import Node, nodes_in, with_replaced_values
 
 aten = torch.ops.aten
 
@@ -71,21 +72,25 @@ def shape_only_arguments(op: Any) -> tuple[int, ...]:
     return (0,) if packet in FIRST else (1,) if packet in SECOND else ()
 
 
-def replace_shape_only_reads(recorder: Recorder, handed_out: list[Any]) -> None:
+def without_shape_only_reads(
+    recorder: Recorder, nodes: tuple[Node, ...], handed_out: list[Any]
+) -> tuple[tuple[Node, ...], dict[int, Node]]:
     """Replace values that backward operators read only for their sizes, where nothing else needs the values.
 
-    The nodes are changed in place: none of them is in a program yet.
+    Returns the new nodes, and those that stand for others, by the identity of these.
     """
-    backward = [node for node in recorder.nodes if node.origin.backward]
-    for node in backward:
-        if node.op is aten.native_batch_norm_backward.default and node.args[TRAINING] is True:
-            new_args = (*node.args[: RUNNING.start], None, None, *node.args[RUNNING.stop :])
-            object.__setattr__(node, "args", new_args)
+    backward = [node for node in nodes if node.origin.backward]
+    args_of = {
+        id(node): (*node.args[: RUNNING.start], None, None, *node.args[RUNNING.stop :])
+        for node in backward
+        if node.op is aten.native_batch_norm_backward.default and node.args[TRAINING] is True
+    }
     asking = [node for node in backward if shape_only_arguments(node.op)]
-    if not asking:
-        return
-    handed = {_storage(value) for value in handed_out if type(value) is Node}
-    read_for_numbers = {id(source) for node in backward for source in _read_for_numbers(node)}
+    handed = {_storage(value) for value in handed_out if asking and type(value) is Node}
+    read_for_numbers = {
+        id(source) for node in backward if asking for source in _read_for_numbers(node, args_of)
+    }
+    sizes: dict[int, Node] = {}
     for node in asking:
         for position in shape_only_arguments(node.op):
             source = node.args[position]
@@ -94,15 +99,35 @@ def replace_shape_only_reads(recorder: Recorder, handed_out: list[Any]) -> None:
                 and _is_replaceable(source)
                 and _storage(source) not in handed
             ):
-                replacement = _size_only_node(recorder, source, node)
-                recorder.nodes.insert(recorder.nodes.index(node), replacement)
-                args = (*node.args[:position], replacement, *node.args[position + 1 :])
-                object.__setattr__(node, "args", args)
+                sizes[id(node)] = replacement = _size_only_node(recorder, source, node)
+                args_of[id(node)] = (*node.args[:position], replacement, *node.args[position + 1 :])
+    return _with_arguments(nodes, args_of, sizes) if args_of else (nodes, {})
 
 
-def _read_for_numbers(node: Node) -> list[Node]:
+def _with_arguments(
+    nodes: tuple[Node, ...], args_of: dict[int, tuple[Any, ...]], sizes: dict[int, Node]
+) -> tuple[tuple[Node, ...], dict[int, Node]]:
+    """Give nodes other arguments, by identity, and put the node with the sizes that it reads before each."""
+    first = next(index for index, node in enumerate(nodes) if id(node) in args_of)
+    replacements: dict[int, Node] = {}
+    new_nodes = list(nodes[:first])
+    for node in nodes[first:]:
+        if id(node) in sizes:
+            new_nodes.append(sizes[id(node)])
+        args = args_of.get(id(node))
+        new_node = node if args is None else replace(node, args=args)
+        (new_node,), _ = with_replaced_values((new_node,), replacements)
+        if new_node is not node:
+            replacements[id(node)] = new_node
+        new_nodes.append(new_node)
+    return tuple(new_nodes), replacements
+
+
+def _read_for_numbers(node: Node, args_of: dict[int, tuple[Any, ...]]) -> list[Node]:
     sizes = [node.args[position] for position in shape_only_arguments(node.op)]
-    return [source for source in node.inputs() if not any(source is each for each in sizes)]
+    args = args_of.get(id(node), node.args)
+    sources = (*nodes_in(args), *nodes_in(node.kwargs.values()))
+    return [source for source in sources if not any(source is each for each in sizes)]
 
 
 def _storage(node: Node) -> int | None:

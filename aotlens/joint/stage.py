@@ -23,7 +23,7 @@ from aotlens.capture.storage import Storage
 from aotlens.capture.subclasses import is_wrapper, value_of
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable, with_replaced_values
 from aotlens.ir.slots import (
     DataSize,
     Gradient,
@@ -42,7 +42,7 @@ from aotlens.joint.failing_backward import run_backward
 from aotlens.joint.input_writes import InputState, input_states, write_in_backward, write_in_graph
 from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
-from aotlens.joint.shape_only_reads import replace_shape_only_reads
+from aotlens.joint.shape_only_reads import without_shape_only_reads
 from aotlens.joint.subclass_tangents import wrapper_tangent
 from aotlens.joint.undefined_tangents import (
     NO_DEPENDENCE,
@@ -82,14 +82,20 @@ class Backward:
     """The inputs that the backward reads as they are when it runs."""
     version_bumps: dict[int, int] = field(default_factory=dict)
     """As `bumps_in_backward` of the joint program."""
+    restored: dict[int, Node] = field(default_factory=dict)
+    """By identity, nodes of inputs that the backward seemed to read anew, and what it reads instead."""
 
     def outputs(self) -> tuple[ProgramOutput, ...]:
         return _unwrapped_outputs(self.gradients)
 
-    def wrapped(self) -> dict[tuple[type, int], Wrapped]:
-        """Return the gradients that are wrappers, by their slots."""
+    def wrapped(self, replacements: dict[int, Node]) -> dict[tuple[type, int], Wrapped]:
+        """Return the gradients that are wrappers, by their slots, with these nodes for recorded ones."""
+
+        def change(_: tuple[str, ...], node: Node) -> Node:
+            return replacements.get(id(node), node)
+
         pairs = ((slot, value) for slot, value in self.gradients if isinstance(value, Wrapped))
-        return {(type(slot), slot.index): value for slot, value in pairs}
+        return {(type(slot), slot.index): value.map(change) for slot, value in pairs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +143,10 @@ def build_joint(
         *backward.outputs(),
         *random.outputs(True),
     )
-    if training:
-        replace_shape_only_reads(builder, [output.value for output in outputs])
-    needed = [result.value for result in (*results, *aliases)]
-    nodes = reachable(needed, tuple(builder.nodes))
-    builder.saved.reject_changed(nodes)
+    nodes, replacements = _final_nodes(builder, backward, outputs if training else ())
+    results = tuple(_with_replacements(result, replacements) for result in results)
+    nodes = reachable([result.value for result in (*results, *aliases)], nodes)
+    builder.saved.reject_changed(nodes, replacements)
     return JointProgram(
         captured=captured,
         meta=meta,
@@ -155,7 +160,7 @@ def build_joint(
         + (False,) * len(random.outputs(False)),
         aliases=aliases,
         wrapped_tangents=tuple(tangent.wrapped for tangent in backward.tangents),
-        wrapped_gradients=backward.wrapped(),
+        wrapped_gradients=backward.wrapped(replacements),
         tangents_by_gradient={
             (type(item.slot), item.slot.index): tangents
             for item, tangents in zip(wanted, backward.tangent_dependence.tangents, strict=False)
@@ -167,6 +172,25 @@ def build_joint(
         failing_tangents=_with_output_names(captured, meta, differentiable, backward),
         bumps_in_backward=backward.version_bumps,
     )
+
+
+def _final_nodes(
+    builder: Recorder, backward: Backward, outputs: Sequence[ForwardOutput]
+) -> tuple[tuple[Node, ...], dict[int, Node]]:
+    """Return the program's nodes, and those that stand for recorded ones, by the identity of these."""
+    nodes, restored = tuple(builder.nodes), backward.restored
+    if restored:
+        nodes, restored = with_replaced_values(nodes, restored)
+    if not outputs:
+        return nodes, restored
+    nodes, rewritten = without_shape_only_reads(builder, nodes, [output.value for output in outputs])
+    return nodes, rewritten | {key: rewritten.get(id(node), node) for key, node in restored.items()}
+
+
+def _with_replacements(output: ProgramOutput, replacements: dict[int, Node]) -> ProgramOutput:
+    if type(output.value) is not Node or id(output.value) not in replacements:
+        return output
+    return replace(output, value=replacements[id(output.value)])
 
 
 def _known_tensors(captured: Captured, meta: ViewAndMutationMeta) -> Iterator[Any]:
@@ -353,7 +377,7 @@ def record_backward(
             return Backward(tuple(tangents), none, attempt.failing, tangent_dependence=failed_dependence)
     for index in attempt.failing_tangents:
         tangents[index] = replace(tangents[index], inputs=(), wrapped=None)
-    recorder.current_inputs.restore_unwritten()
+    restored = recorder.current_inputs.restore_unwritten()
     with recorder.fake_mode, recorder.adding("joint", "a gradient, regenerated after a write"):
         results = tuple(
             (item.slot, None if gradient is None else value_of(recorder, gradient))
@@ -361,7 +385,14 @@ def record_backward(
             if gradient is not None or isinstance(item.slot, Gradient)
         )
     dependence = tangent_dependence(outputs, leaves, events)
-    return Backward(tuple(tangents), results, attempt.failing, attempt.failing_tangents, dependence)
+    return Backward(
+        tangents=tuple(tangents),
+        gradients=results,
+        failing=attempt.failing,
+        failing_tangents=attempt.failing_tangents,
+        tangent_dependence=dependence,
+        restored=restored,
+    )
 
 
 def with_writes(

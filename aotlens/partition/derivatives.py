@@ -18,10 +18,11 @@ from aotlens.ir.program import (
     has_effect,
     is_random_node,
     map_nodes,
+    with_replaced_values,
 )
 from aotlens.ir.slots import RNG_STATES, Gradient, SavedInput, Tangent
 from aotlens.partition.records import Partitioned
-from aotlens.partition.saved_tensor_hooks import unpacked_values, unpacking_nodes, with_replaced_values
+from aotlens.partition.saved_tensor_hooks import unpacked_values, unpacking_nodes
 from aotlens.unsupported import unsupported
 
 aten = ops.aten

@@ -26,6 +26,7 @@ from aotlens.ir.program import (
     map_nodes,
     nodes_in,
     reachable,
+    with_replaced_values,
     without_backward_effects,
     writes_input,
 )
@@ -315,24 +316,3 @@ def _describe_packed(parts: Partitioned, saved: tuple[Node, ...], packing: Packi
         else:
             described.append(replace(row, packs=packs))
     return tuple(described)
-
-
-def with_replaced_values(
-    nodes: Iterable[Node], swaps: dict[int, Node]
-) -> tuple[tuple[Node, ...], dict[int, Node]]:
-    """Replace values in a list of nodes; return the new nodes and all replacements, including those that
-    follow.
-
-    A node that reads a replaced value becomes a new node of the same name.
-    """
-    replacements, replaced = dict(swaps), []
-
-    def change(node: Node) -> Node:
-        return replacements.get(id(node), node)
-
-    for node in nodes:
-        if any(id(source) in replacements for source in node.inputs()):
-            args, kwargs = map_nodes(node.args, change), map_nodes(node.kwargs, change)
-            replacements[id(node)] = replace(node, args=args, kwargs=kwargs)
-        replaced.append(change(node))
-    return tuple(replaced), replacements

@@ -11,7 +11,7 @@ from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.provenance.origins import Origins
 from aotlens.capture.records import OpenInput
 from aotlens.capture.storage import Storage, Tracked
-from aotlens.ir.program import Node, ProgramInput, map_nodes, nodes_in
+from aotlens.ir.program import Node, ProgramInput
 from aotlens.ir.slots import CurrentInput
 from aotlens.torch_api.autograd import current_autograd_node
 
@@ -132,8 +132,11 @@ class CurrentInputs:
             self._saved[key] = self._in_progress.pop(key) or is_saved
         return self._saved[key]
 
-    def restore_unwritten(self) -> None:
-        """Turn inputs that neither side wrote to into plain inputs again, so that autograd checks them."""
+    def restore_unwritten(self) -> dict[int, Node]:
+        """Turn inputs that neither side wrote to into plain inputs again, so that autograd checks them.
+
+        Returns the node to read in place of each that stood for such an input, by identity.
+        """
         same: dict[int, Node] = {}
         for key, current in list(self._current_inputs.items()):
             storage = current.storage
@@ -142,16 +145,7 @@ class CurrentInputs:
             del self._current_inputs[key]
             storage.base, storage.views, storage.version = current.base_before, {}, current.version
             same[id(current.node)] = current.base_before
-        if same:
-            self._replace(same)
-
-    def _replace(self, same: dict[int, Node]) -> None:
-        """Replace nodes among the arguments of recorded nodes, none of which belongs to a program yet."""
-        for node in self._recording.nodes:
-            if any(id(read) in same for read in nodes_in((node.args, node.kwargs))):
-                for part in ("args", "kwargs"):
-                    value = map_nodes(getattr(node, part), lambda read: same.get(id(read), read))
-                    object.__setattr__(node, part, value)
+        return same
 
     def target(self, storage: Storage) -> Node | None:
         """Return the node that a write in the backward targets; None if only autograd reads the input."""

@@ -5,7 +5,7 @@ the tensor or raises; with hooks the result depends on them (a copy retains the 
 does not), and the recording cannot ask them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -81,15 +81,19 @@ class SavedValues:
             self.recording.track(tensor, Storage(node, tensor))
         return tensor
 
-    def reject_changed(self, nodes: Iterable[Node]) -> None:
-        """Check the nodes of a program.
+    def reject_changed(self, nodes: Iterable[Node], replacements: Mapping[int, Node]) -> None:
+        """Check the nodes of a program, in which these stand for recorded nodes, by identity.
 
         Raises:
             UnsupportedError: a node is the old value of a saved tensor.
         """
         if not self._old_values:
             return
+        old_values = {
+            id(replacements[key]) if key in replacements else key: frames
+            for key, frames in self._old_values.items()
+        }
         for node in nodes:
-            frames = self._old_values.get(id(node))
+            frames = old_values.get(id(node))
             if frames is not None:
                 raise unsupported("saved-under-hooks-then-written", frames.innermost)
