@@ -208,7 +208,80 @@ def _stages_import_upwards() -> Iterator[str]:
                     yield _say(module, entry)
 
 
+OPEN_RECORDING = frozenset({"Recorder", "Recording", "Storage", "Tracked", "Symbols"})
+"""Types that change while a function is recorded."""
+VALUES = {
+    "aotlens.capture.records": ("CapturedInput", "Structure", "Captured"),
+    "aotlens.capture.recorded": ("StorageState", "TensorState", "Recorded"),
+    "aotlens.analysis.records": ("InputAliasInfo", "OutputAliasInfo", "ViewAndMutationMeta"),
+    "aotlens.ir.program": ("Node", "Program"),
+}
+"""The records from capture to analysis, and programs: nothing in them changes."""
+BUILDER_USERS = {
+    "aotlens.pipeline": "passes it from stage to stage",
+    "aotlens.analysis": "looks up the values that writes have made out of date",
+    "aotlens.joint": "records the backward, and later derivatives",
+    "aotlens.partition.derivatives": "reads the nodes of a derivative that was just recorded",
+    "aotlens.partition.saved_tensor_hooks": "records the caller's hooks on saved tensors",
+    "aotlens.build.captured": "has a recording of its own, in which it writes the user's calls down",
+    "aotlens.build.replay": "has a recorder of its own, for the forward with other decompositions",
+}
+"""What names the open recording outside capture, and why."""
+CHANGES_FROZEN = {
+    "aotlens.options": "normalises a field in `__post_init__`",
+    "aotlens.capture.free_variables.containers": "sets a derived field in `__post_init__`",
+    "aotlens.frontends.compiled_module": "shares the attributes of a module that is no record",
+    "aotlens.capture.graph": "an input becomes a view of a base, or a tensor becomes another in place",
+    "aotlens.capture.free_variables.captured_tensors": "an input becomes a constant",
+}
+"""What uses `object.__setattr__`, and why: in capture, before `Recorded` holds the node."""
+
+
+def _open_recordings_in_records() -> Iterator[str]:
+    for name, classes in VALUES.items():
+        module = modules()[name]
+        nodes = {node.name: node for node in module.tree.body if isinstance(node, ast.ClassDef)}
+        for node in (nodes[class_name] for class_name in classes):
+            if not any("frozen=True" in ast.unparse(decorator) for decorator in node.decorator_list):
+                yield f"{module.location(node.lineno)} {node.name} is not frozen"
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign):
+                    types = {part.id for part in ast.walk(field.annotation) if isinstance(part, ast.Name)}
+                    if types & OPEN_RECORDING:
+                        yield f"{module.location(field.lineno)} {ast.unparse(field)}"
+
+
+def _builder_users() -> Iterator[str]:
+    for module in modules().values():
+        if _is_in(module.name, ("aotlens.capture", *BUILDER_USERS)):
+            continue
+        for entry in module.imports:
+            if entry.module.startswith("aotlens.capture") and entry.name in OPEN_RECORDING:
+                yield _say(module, entry)
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node).endswith("joint.builder"):
+                yield f"{module.location(node.lineno)} reads {ast.unparse(node)}"
+
+
+def _changes_of_frozen() -> Iterator[str]:
+    calls = [
+        (module, node)
+        for module in modules().values()
+        if _is_in(module.name, ("aotlens",))
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "object.__setattr__"
+    ]
+    for module, call in calls:
+        if module.name not in CHANGES_FROZEN:
+            yield f"{module.location(call.lineno)} changes a frozen record"
+    for name in CHANGES_FROZEN.keys() - {module.name for module, _ in calls}:
+        yield f"{name} changes none: take it off the list"
+
+
 RULES = {
+    "captured records, programs and nodes are values": _open_recordings_in_records,
+    "few modules add to the recording": _builder_users,
+    "nobody changes a node or a program": _changes_of_frozen,
     "the report's packages import downwards, and few libraries": _report_imports,
     "the worker's client and data are standard library": _worker_imports,
     "front ends import the report's packages and the worker's client only": _front_end_imports,
