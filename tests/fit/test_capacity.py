@@ -23,13 +23,13 @@ def test_memory_is_context_and_reserve_and_capacity() -> None:
     assert (fit.gpu, fit.memory_bytes, fit.ok) == ("T4", 16 * GIB, True)
     assert fit.capacity_bytes == 16 * GIB - CONTEXT_BYTES - RESERVE_BYTES
     assert (fit.allocated_bytes, fit.reserved_bytes) == (3 * GIB, 3 * GIB)
-    assert gpu_words(fit) == "fits T4: 3.0 GiB reserved of 15.2 GiB, 12.2 GiB stay free"
+    assert gpu_words(fit) == "fits T4: 3.0 GiB reserved of 15.2 GiB, 12.2 GiB remain free"
 
 
 def test_what_is_missing_is_named() -> None:
     fit = gpu_fit(held(20), "t4")
     assert not fit.ok
-    assert gpu_words(fit) == "does not fit T4: 21.0 GiB reserved of 15.2 GiB, 5.8 GiB are missing"
+    assert gpu_words(fit) == "does not fit T4: 21.0 GiB reserved of 15.2 GiB, 5.8 GiB too little"
 
 
 def test_an_unknown_gpu_is_the_users_mistake() -> None:

@@ -17,7 +17,7 @@ def test_a_snapshot_without_memory_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "empty.pickle", {"segments": [], "device_traces": [[]]})
     ended = aotlens("fit", path)
     assert (ended.code, ended.out) == (2, "")
-    assert "no device holds memory in it, and no allocation failed" in ended.err
+    assert "it shows no memory on any device, and no failed allocation" in ended.err
 
 
 SCRIPT = """
