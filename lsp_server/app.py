@@ -81,7 +81,7 @@ class Server(LanguageServer):
         if isinstance(error, Exception):
             self.report_server_error(error, FeatureNotificationError)
 
-    # What is open
+    # Open documents
 
     def document(self, uri: str) -> tuple[str, Document] | None:
         """Return the path and text of an open file; None for a notebook's cell or an unsaved buffer."""
@@ -159,7 +159,7 @@ class Server(LanguageServer):
             self.publish(path)
         self.refresh()
 
-    # What the client is told
+    # Messages to the client
 
     def publish_all(self) -> None:
         for path in sorted(self.views.files() | self._published.keys()):
@@ -273,7 +273,7 @@ class Server(LanguageServer):
     def show_document(self, uri: str, line: int = 0) -> bool:
         """Ask the client to open a document at a line (0-based); return False when it cannot."""
         if not self.client.shows_documents:
-            if not self.settings.virtual_documents:  # a client that reads them opens what the answer names
+            if not self.settings.virtual_documents:  # the client opens the page named in the answer
                 self.say(f"to read: {path_of(uri)}", types.MessageType.Info)
             return False
         start = types.Position(line, 0)

@@ -96,7 +96,7 @@ class Document:
     def _replace(self, first: int, end: int, block: str, keeps_tail: bool = False) -> LineEdit:
         lines = split_lines(block)
         if end < len(self._lines) and lines[-1] == "":
-            lines.pop()  # the block kept its last line's end, so nothing stands after it
+            lines.pop()  # the block has its last line's end, so nothing follows it
         new = [content(line) for line in lines]
         edit = LineEdit(first, tuple(self._contents[first:end]), tuple(new), keeps_tail)
         self._lines[first:end] = lines

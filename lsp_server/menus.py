@@ -53,7 +53,7 @@ async def tui_command(server: Server, uri: str, qualname: str | None = None) -> 
     path = path_of(uri)
     if path is None:
         return {"command": None, "message": f"{uri} is not a file on disk"}
-    report = _held_report(server, path, qualname)
+    report = _newest_report(server, path, qualname)
     shown = ["--report", await _written(server, path, qualname, report)] if report else []
     target = f"{path}::{qualname}" if qualname else path
     python = server.settings.python or sys.executable
@@ -62,7 +62,7 @@ async def tui_command(server: Server, uri: str, qualname: str | None = None) -> 
     return {"command": command, "cwd": server.tracer.cwd}
 
 
-def _held_report(server: Server, path: str, qualname: str | None) -> Report | None:
+def _newest_report(server: Server, path: str, qualname: str | None) -> Report | None:
     """Return the newest trace, so that the app opens with the editor's facts; None without one."""
     for held in sorted(server.views.traces.values(), key=lambda trace: trace.number, reverse=True):
         wanted = tuple(target for target in held.report.targets if qualname in (None, target.qualname))

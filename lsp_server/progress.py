@@ -27,7 +27,7 @@ class ProgressBar:
     def __init__(self, server: LanguageServer, client: Client, title: str) -> None:
         asked = WORK_DONE.get()
         self.token: ProgressToken = str(uuid4()) if asked is None else asked
-        self._is_asked = asked is not None
+        self._has_client_token = asked is not None
         self._server = server
         self._client = client
         self._title = title
@@ -36,7 +36,7 @@ class ProgressBar:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        if self._is_asked or self._client.progress:
+        if self._has_client_token or self._client.progress:
             self._task = asyncio.ensure_future(self._begin())
 
     def report(self, stage: str) -> None:
@@ -56,10 +56,10 @@ class ProgressBar:
     async def _begin(self) -> None:
         await asyncio.sleep(QUICK_S)
         try:
-            if not self._is_asked:
+            if not self._has_client_token:
                 # The trace may end before the client answers, and a cancelled request can take no answer.
                 await asyncio.shield(self._server.work_done_progress.create_async(self.token))
-        except JsonRpcException:  # the client refused: it shows no bar, the trace goes on
+        except JsonRpcException:  # the client refused: no bar, the trace continues
             return
         self._shown = True
         value = types.WorkDoneProgressBegin(title=self._title, message=self._stage, cancellable=True)

@@ -19,7 +19,7 @@ from lsp_server.app import NAME, Server
 from lsp_server.protocol import Protocol, signature_of
 from lsp_server.tracer import WorkerFactory
 from lsp_server.translate.actions import SHOW_KIND, TRACE_KIND
-from lsp_server.transport import LOOPBACK, serve_stdio, serve_tcp, tell
+from lsp_server.transport import LOOPBACK, print_to_stderr, serve_stdio, serve_tcp
 
 NOTIFICATIONS: dict[str, Callable[..., Any]] = {
     types.INITIALIZED: commands.on_initialized,
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
             return serve_tcp(server, options.host, options.tcp)
         return serve_stdio(server)
     except OSError as error:
-        tell(f"cannot serve on {options.host}:{options.tcp}: {error.strerror}")
+        print_to_stderr(f"cannot serve on {options.host}:{options.tcp}: {error.strerror}")
         return 2
     finally:
         server.end()

@@ -130,7 +130,7 @@ def from_data(data: object, base: Settings, at_start: bool) -> tuple[Settings, t
         return base, ()
     if not isinstance(data, Mapping):
         return base, (f"aotlens: settings must be an object, got {type(data).__name__}; nothing changed",)
-    result, problems = _fresh(base, at_start), []
+    result, problems = _defaults(base, at_start), []
     for name, value in _flatten(data):
         known = SETTINGS.get(name)
         if known is None:
@@ -145,7 +145,7 @@ def from_data(data: object, base: Settings, at_start: bool) -> tuple[Settings, t
     return result, tuple(problems)
 
 
-def _fresh(base: Settings, at_start: bool) -> Settings:
+def _defaults(base: Settings, at_start: bool) -> Settings:
     if at_start:
         return Settings()
     return Settings(

@@ -95,7 +95,7 @@ def unmarked_functions(seen: Scan, line: int) -> tuple[UnmarkedFunction, ...]:
     heads = (
         function for function in seen.functions if function.body.line - 1 <= line <= function.span.line - 1
     )
-    return tuple(_bare(target, seen.lines) for target in heads)
+    return tuple(_unmarked_function(target, seen.lines) for target in heads)
 
 
 def _bad_example(example: ExampleText) -> BadExample | None:
@@ -114,7 +114,7 @@ def _parsed(text: str, file: str) -> tuple[StaticTarget, ...] | None:
     return parsing(lambda: find_targets(text, file))
 
 
-def _bare(target: StaticTarget, lines: Sequence[str]) -> UnmarkedFunction:
+def _unmarked_function(target: StaticTarget, lines: Sequence[str]) -> UnmarkedFunction:
     first = target.body.line - 1
     tree = parse("\n".join(lines[first : target.body.end_line]))
     node = tree.body[0] if tree is not None else None

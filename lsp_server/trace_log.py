@@ -46,7 +46,7 @@ def named_log(file: str) -> NamedLog | None:
         except KeyError as missing:
             if missing.args == ("trace",):
                 return None
-        except (OSError, ValueError, TypeError):  # `aotlens check` says what is wrong with it
+        except (OSError, ValueError, TypeError):  # `aotlens check` reports the error
             return None
     return None
 

@@ -80,7 +80,7 @@ def keep_the_loop_free() -> None:
     sys.setswitchinterval(TURN_S)
 
 
-def tell(message: str) -> None:
+def print_to_stderr(message: str) -> None:
     """Print a line for the person who started the server; stdout is the client's."""
     sys.stderr.write(f"aotlens lsp: {message}\n")
     sys.stderr.flush()
@@ -143,8 +143,8 @@ async def _serve_tcp(server: Server, host: str, port: int) -> None:
     listener = await asyncio.start_server(connected, host, port)
     for socket in listener.sockets:
         address = socket.getsockname()
-        tell(f"listening on {address[0]}:{address[1]}")
+        print_to_stderr(f"listening on {address[0]}:{address[1]}")
     if host not in (LOOPBACK, "localhost", "::1"):
-        tell("any machine that reaches this address can run code here")
+        print_to_stderr("any machine that reaches this address can run code here")
     async with listener:
         await ended.wait()

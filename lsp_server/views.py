@@ -187,7 +187,7 @@ class Views:
         self, key: TraceKey, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
     ) -> HeldTrace:
         """Show a trace, instead of the one of the same key."""
-        held = self._held(key, report, indices, snapshot)
+        held = self._with_current_lines(key, report, indices, snapshot)
         self.traces[key] = held
         self._clear_superseded(held)
         return held
@@ -196,10 +196,10 @@ class Views:
         self, path: str, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
     ) -> HeldTrace:
         """Offer the fixes of a report, instead of those of an earlier run of the script."""
-        held = self.tested[path] = self._held((path, None), report, indices, snapshot)
+        held = self.tested[path] = self._with_current_lines((path, None), report, indices, snapshot)
         return held
 
-    def _held(
+    def _with_current_lines(
         self, key: TraceKey, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
     ) -> HeldTrace:
         """Return a report whose lines follow the edits since the snapshot."""

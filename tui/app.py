@@ -207,8 +207,8 @@ class AotlensApp(App[int]):
         """Replace the report, staying on the same target."""
         before = self.target if self.state.phase == "ready" else shown
         self.report, self.output = report, output
-        # The records of a large report are a million objects that stay: looking through them for garbage
-        # would hold up a key by hundreds of milliseconds, again and again.
+        # The records of a large report are a million live objects: scanning them for garbage would delay
+        # keys by hundreds of milliseconds, again and again.
         gc.freeze()
         names = [target.qualname for target in report.targets]
         if before is None or names[self.target_index : self.target_index + 1] != [before.qualname]:
@@ -252,7 +252,7 @@ class AotlensApp(App[int]):
         """End the app on a signal, or on its key."""
         self.ended_by = number
         self.exit()
-        if number == HANGUP:  # a terminal that is gone may take no more output, and so hold up the rest
+        if number == HANGUP:  # a closed terminal may block on output
             leave = threading.Timer(HANGUP_GRACE_S, os._exit, (exit_code(number),))
             leave.daemon = True
             leave.start()

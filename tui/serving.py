@@ -83,7 +83,7 @@ class AppServer(Server):
             raise web.HTTPForbidden(
                 text="the key is missing: open the address that `aotlens tui --serve` printed\n"
             )
-        # The page names its own addresses: they are right behind a forwarded port too.
+        # The page uses relative addresses, which also work behind a forwarded port.
         self.public_url = f"{request.scheme}://{request.host}"
         answered = await handler(request)
         if not answered.prepared:

@@ -76,7 +76,7 @@ class WorkerTracing:
         # Imported here so that a saved report opens without starting anything of the worker's.
         from aotlens.worker.client import WorkerClient
 
-        self._asked = asked
+        self._target = asked
         self._client = WorkerClient()
         self._known = self._client.answers_on_disk()
         self._job: Job | None = None
@@ -87,14 +87,14 @@ class WorkerTracing:
         def progressed(progress: Progress) -> None:
             post(TraceProgress(trace, progress.stage, progress.detail))
 
-        asked = self._asked
+        asked = self._target
         if (failure := syntax_failure(asked.path)) is not None:
             post(TraceEnded(trace, None, failure))
             return
         options = questions.added_to(asked.options)
         request = TraceRequest(0, asked.path, asked.qualname, asked.argv, options)
         known = self._known.find(request) if self._known is not None and not fresh else None
-        if known is not None:  # `aotlens inspect`, or this app before, has asked the same
+        if known is not None:  # `aotlens inspect`, or this app earlier, ran the same trace
             post(_ended(trace, replace(known, cached=True)))
             return
         started = time.time()
@@ -113,7 +113,7 @@ class WorkerTracing:
             post(ended(trace, future))
             if self._known is not None and not future.cancelled() and future.exception() is None:
                 self._known.add(request, future.result(), started)
-            if self._job is job:  # its answer is the report once more, as JSON data
+            if self._job is job:  # its answer is the same report as JSON data
                 self._job = None
 
         job.future.add_done_callback(finished)

@@ -217,7 +217,7 @@ class CallWriter:
         if is_higher_order(func):
             arguments = self._with_bodies(call, arguments)
         keywords = {key: self._argument(arg) for key, arg in kwargs.items()}
-        if not is_operator(func) and isinstance(result, torch.Tensor):  # it stood for nothing before
+        if not is_operator(func) and isinstance(result, torch.Tensor):  # defined by this call
             self._node_by_id.pop(id(result), None)
         fresh = [tensor for tensor in tensors_in([result]) if id(tensor) not in self._node_by_id]
         if not fresh and not isinstance(result, (*SYMBOLIC, torch.Generator)):
@@ -298,7 +298,7 @@ class CallWriter:
         if lifted is not None:  # a tensor from outside that became an input
             self._node_by_id[id(tensor)] = node = self._add_input(lifted.slot, None, constant.val)
             return node
-        if constant.constant is None:  # torch made it where nobody looks: it stands for itself
+        if constant.constant is None:  # torch created it unrecorded: it is its own value
             self._node_by_id[id(tensor)] = constant
             return constant
         origin = Origin(NO_ORIGIN, "", reason="a captured tensor")

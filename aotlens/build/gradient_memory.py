@@ -17,7 +17,7 @@ from aotlens.partition.records import ForwardBackward
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class ReturnedGradient:
     """One gradient returned by the backward."""
 
     name: str
@@ -27,9 +27,9 @@ class Handover:
     """0 where it is taken over, or passed to the grad_fn of a non-leaf input."""
 
 
-def handovers(parts: ForwardBackward) -> tuple[Handover, ...]:
+def returned_gradients(parts: ForwardBackward) -> tuple[ReturnedGradient, ...]:
     """Return one record per gradient in the order of the backward's outputs."""
-    assert parts.backward is not None  # asked in training only
+    assert parts.backward is not None  # called for training only
     outputs = [out for out in parts.backward.outputs if isinstance(out.value, Node)]
     left = Counter(id(out.value) for out in outputs)
     held = {
@@ -44,7 +44,7 @@ def handovers(parts: ForwardBackward) -> tuple[Handover, ...]:
         leaf = _leaf(parts, out.slot)
         shared = bool(left[id(node)]) or id(node) in held
         copied = leaf is not None and (shared or not _fits(node.val, leaf))
-        handed_over.append(Handover(out.slot.name, node, dense_bytes(node.val) if copied else 0))
+        handed_over.append(ReturnedGradient(out.slot.name, node, dense_bytes(node.val) if copied else 0))
     return tuple(handed_over)
 
 

@@ -30,7 +30,8 @@ def build_guards(captured: Captured) -> tuple[rows.Guard, ...]:
         return ()
     names = _Names(captured, environment)
     by_expression = {
-        guard.expression: guard for guard in (*names.guards(), *_made(environment, names, captured))
+        guard.expression: guard
+        for guard in (*names.guards(), *_recorded_guards(environment, names, captured))
     }
     return tuple(by_expression.values())
 
@@ -79,7 +80,7 @@ class _Names:
         return str(symbol) if not text or text.startswith("__") else text
 
 
-def _made(environment: Any, names: _Names, captured: Captured) -> Iterator[rows.Guard]:
+def _recorded_guards(environment: Any, names: _Names, captured: Captured) -> Iterator[rows.Guard]:
     log = environment.guards
     origins = log.origins if isinstance(log, GuardLog) else {}
     for index, guard in enumerate(log):

@@ -31,7 +31,7 @@ def convolution_bytes(node: Node) -> int:
         return dense_bytes(weight)
     if not _packs(node, activation, weight):
         return _columns(activation, weight, node.val, node.args[3:6])
-    if node.args[6]:  # transposed: laid out again in two steps
+    if node.args[6]:  # transposed: copied in two steps
         return 2 * made
     packed = _packed(node.val)
     operands = (dense_bytes(activation) if number(activation.shape[1]) % _block() == 0 else 0) + dense_bytes(

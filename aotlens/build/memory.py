@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from aotlens.build.gradient_memory import handovers
+from aotlens.build.gradient_memory import returned_gradients
 from aotlens.build.kernel_memory import working_bytes
 from aotlens.capture.operators import Kind, describe
 from aotlens.codegen.in_place_updates import with_in_place_updates
@@ -40,7 +40,7 @@ class _Storage:
     """The user's name of the result or gradient in it."""
 
 
-Held = Any
+ValueStorage = Any
 """The storage of a value: a storage, None for the caller's or the module's, a list for a bundle."""
 
 
@@ -71,12 +71,12 @@ class _Timeline:
         self.storages.append(made)
         return made
 
-    def play(self, program: Program, phase: Phase, storage_of: dict[int, Held]) -> None:
+    def play(self, program: Program, phase: Phase, storage_of: dict[int, ValueStorage]) -> None:
         """Traverse a program whose inputs have the storages of `storage_of`, and record those of all its
         values."""
         dead = last_uses(program)
         for index, node in enumerate(program.nodes):
-            storage_of[id(node)] = self._held(node, storage_of)
+            storage_of[id(node)] = self._storage_of_value(node, storage_of)
             for gone in dead.get(index, ()):
                 for storage in _storages(storage_of.get(id(gone))):
                     storage.last = len(self.moments)
@@ -96,7 +96,7 @@ class _Timeline:
             for moment, live in zip(self.moments, accumulate(change), strict=False)
         ]
 
-    def _held(self, node: Node, storage_of: dict[int, Held]) -> Held:
+    def _storage_of_value(self, node: Node, storage_of: dict[int, ValueStorage]) -> ValueStorage:
         if node.op is None:
             return None
         if node.op is getitem:
@@ -107,7 +107,7 @@ class _Timeline:
             return self.make(node, node_bytes(node))
         return self._bundle(node, node.val)
 
-    def _bundle(self, node: Node, val: Any) -> Held:
+    def _bundle(self, node: Node, val: Any) -> ValueStorage:
         if isinstance(val, (list, tuple)):
             return [self._bundle(node, item) for item in val]
         return self.make(node, value_bytes(val)) if isinstance(val, torch.Tensor) else None
@@ -129,12 +129,12 @@ def _writes(node: Node) -> bool:
     return hasattr(node.op, "_schema") and describe(node.op).kind is Kind.MUTATION
 
 
-def _item(node: Node, bundle: Held) -> Held:
+def _item(node: Node, bundle: ValueStorage) -> ValueStorage:
     """One result of several; its storage is called by its own name from here on."""
     if not isinstance(bundle, list):
         return bundle
     index = node.args[1]
-    if isinstance(index, str):  # a Triton kernel's results go by argument name
+    if isinstance(index, str):  # a Triton kernel's results are named by argument
         index = node.args[0].kwargs["tensors_to_clone"].index(index)
     held = bundle[index]
     if isinstance(held, _Storage):
@@ -142,7 +142,7 @@ def _item(node: Node, bundle: Held) -> Held:
     return held
 
 
-def _storages(held: Held) -> Iterator[_Storage]:
+def _storages(held: ValueStorage) -> Iterator[_Storage]:
     if isinstance(held, _Storage):
         yield held
     elif isinstance(held, list):
@@ -164,7 +164,7 @@ def predicted_peak(parts: ForwardBackward) -> int:
 def _timeline(parts: ForwardBackward) -> tuple[_Timeline, int]:
     """Return the whole step, and the number of its moments in the forward."""
     timeline = _Timeline()
-    storage_of: dict[int, Held] = {}
+    storage_of: dict[int, ValueStorage] = {}
     phase: Phase = "inference" if parts.backward is None else "forward"
     timeline.play(with_in_place_updates(parts.forward), phase, storage_of)
     forward_nodes = len(timeline.moments)
@@ -174,7 +174,7 @@ def _timeline(parts: ForwardBackward) -> tuple[_Timeline, int]:
     return timeline, forward_nodes
 
 
-def _end_forward(parts: ForwardBackward, timeline: _Timeline, storage_of: dict[int, Held]) -> None:
+def _end_forward(parts: ForwardBackward, timeline: _Timeline, storage_of: dict[int, ValueStorage]) -> None:
     """Only results and saved values go on."""
     end = len(timeline.moments) - 1
     for out in parts.forward.outputs:
@@ -193,10 +193,10 @@ def _end_forward(parts: ForwardBackward, timeline: _Timeline, storage_of: dict[i
 
 
 def _play_backward(
-    parts: ForwardBackward, program: Program, timeline: _Timeline, forward: dict[int, Held]
+    parts: ForwardBackward, program: Program, timeline: _Timeline, forward: dict[int, ValueStorage]
 ) -> None:
     results = [storage for storage in timeline.storages if storage.kind == "result"]
-    storage_of: dict[int, Held] = {}
+    storage_of: dict[int, ValueStorage] = {}
     for program_input in program.inputs:
         if isinstance(program_input.slot, SavedInput):
             storage_of[id(program_input.node)] = forward.get(id(program_input.node))
@@ -213,12 +213,14 @@ def _play_backward(
             storage.last = None
     for storage in results:
         storage.last = None
-    _hand_over(parts, timeline, storage_of)
+    _pass_gradients_to_leaves(parts, timeline, storage_of)
 
 
-def _hand_over(parts: ForwardBackward, timeline: _Timeline, storage_of: dict[int, Held]) -> None:
+def _pass_gradients_to_leaves(
+    parts: ForwardBackward, timeline: _Timeline, storage_of: dict[int, ValueStorage]
+) -> None:
     """Hand each gradient to its leaf: as it is, or as a copy, after which the gradient is freed."""
-    gradients = handovers(parts)
+    gradients = returned_gradients(parts)
     passed = {
         id(storage)
         for gradient in gradients

@@ -103,7 +103,7 @@ def _pure_programs(parts: Partitioned) -> tuple[tuple[Any, ...], Program, Progra
         return results, functional, functional
     if recorded is None:
         recorded = replay(captured, meta, "decomposed", first.decompositions, without).program
-    assert replayed is not None  # since operators were taken apart
+    assert replayed is not None  # since operators were decomposed
     return results, replayed.program, replace(recorded, name="decomposed")
 
 

@@ -151,7 +151,7 @@ class _Player:
         )
         with torch.no_grad(), below_views():
             argument = captured_input.fake.detach()
-        never = -1  # so that its node is looked up when it is read first
+        never = -1  # so that its node is found at its first use
         setattr(argument, TRACKED_ATTRIBUTE, Tracked(storage, chain, storage.base, never))
         self.pair(captured_input.argument, argument)
 

@@ -41,7 +41,7 @@ def build_side_effects(captured: Captured, outputs: tuple[rows.Output, ...]) -> 
         writes = _writes(captured, refill)
         for key, handling, count in _parts(refill):
             sites = [site for known, site in writes if known is UNKNOWN or key is None or known == key]
-            row = _row(_place(refill, key), handling, range(output_index, output_index + count))
+            row = _row(_changed_name(refill, key), handling, range(output_index, output_index + count))
             carried = any(known == key for known, _ in refill.carried)
             effects.append(replace(row, carried=carried, sites=tuple(dict.fromkeys(sites))))
             output_index += count
@@ -89,7 +89,7 @@ def _parts(refill: ContainerUpdate) -> Iterator[tuple[Any, Leaving, int]]:
         yield item.key if refill.keyed else index, handling, item.spec.num_leaves
 
 
-def _place(refill: ContainerUpdate, key: Any) -> str:
+def _changed_name(refill: ContainerUpdate, key: Any) -> str:
     return refill.user_name if key is None or refill.binds_names else f"{refill.user_name}[{key!r}]"
 
 
@@ -100,7 +100,7 @@ def _row(target: str, handling: Leaving, outputs: range) -> rows.Left:
 def _writes(captured: Captured, refill: ContainerUpdate) -> list[tuple[Any, rows.Site]]:
     """Return the user's expressions that write there, each with its key."""
     writes = refill.writes
-    if refill.store is None:  # an argument, or what lies within one
+    if refill.store is None:  # an argument, or a part of one
         local = Binding("the default", refill.user_name.partition("[")[0], None, None)
         writes = name_uses(captured.reachable, local).writes
     return list(_sites(writes))

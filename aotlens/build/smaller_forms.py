@@ -46,7 +46,7 @@ class _Finder:
         self._casts: dict[int, list[Node]] = {}
         nodes = parts.joint.program.nodes
         self._one_precision = len({node.val.dtype for node in nodes if _is_float(node)}) < 2
-        for node in nodes:  # in order, so that no answer waits for a long chain of others
+        for node in nodes:  # in order, so that no answer needs a long recursion
             self._few.range_of(node)
             if not self._one_precision:
                 self.widened(node)

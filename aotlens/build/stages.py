@@ -19,7 +19,7 @@ BEFORE_JOINT = ("captured", "desugared", "functional", "decomposed")
 
 def build_stages(parts: Partitioned) -> tuple[Stage, ...]:
     """Captured, desugared, functional and decomposed, then joint, forward and backward; or inference."""
-    joint = Layers(parts.joint.program)  # knows the nodes of what is made from it too
+    joint = Layers(parts.joint.program)  # also knows the nodes of the programs made from it
     return tuple(
         stage_row(stage, side_notes(parts, stage.name), None if stage.name in BEFORE_JOINT else joint)
         for stage in stage_programs(parts)

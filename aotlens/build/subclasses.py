@@ -111,9 +111,9 @@ class WrapperWriter(CallWriter):
             wrapper, name = self._within[id(tensor)]
             outer = self._node(wrapper)
             return self._add_own(f"{outer.name}_{name}", UnwrapOperator(name), (outer,), tensor, UNWRAPPED)
-        return self._made(tensor) if is_wrapper(tensor) else super()._node(tensor)
+        return self._created_wrapper(tensor) if is_wrapper(tensor) else super()._node(tensor)
 
-    def _made(self, wrapper: Any) -> Node:
+    def _created_wrapper(self, wrapper: Any) -> Node:
         names, context = wrapper.__tensor_flatten__()
         parts = {name: getattr(wrapper, name) for name in names}
         inner = {name: part for name, part in parts.items() if isinstance(part, torch.Tensor)}

@@ -241,10 +241,10 @@ def _line_changes(
         change = after.get(key, Weights()).minus(before.get(key, Weights()))
         if change != Weights() or key in changed:
             rows.append(LineChange(*lines.line(key), change, tuple(changed.get(key, ()))))
-    yield from sorted(rows, key=_place)
+    yield from sorted(rows, key=_source_order)
 
 
-def _place(row: LineChange) -> tuple[bool, str, int]:
+def _source_order(row: LineChange) -> tuple[bool, str, int]:
     line = row.after or row.before
     assert line is not None
     return row.after is None, line.file, line.number

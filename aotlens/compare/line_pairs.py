@@ -134,7 +134,7 @@ def _paired(old: list[Line], new: list[Line]) -> Iterator[tuple[Line, Line]]:
     equal = aligned([_text_key(line) for line in old], [_text_key(line) for line in new])
     old_start, new_start = 0, 0
     for old_end, new_end in [*equal, (len(old), len(new))]:
-        yield from _alike(old[old_start:old_end], new[new_start:new_end])
+        yield from _similar_lines(old[old_start:old_end], new[new_start:new_end])
         if old_end < len(old):
             yield old[old_end], new[new_end]
         old_start, new_start = old_end + 1, new_end + 1
@@ -145,17 +145,17 @@ def _text_key(line: Line) -> object:
     return line.text or line.number
 
 
-def _alike(old: list[Line], new: list[Line]) -> Iterator[tuple[Line, Line]]:
+def _similar_lines(old: list[Line], new: list[Line]) -> Iterator[tuple[Line, Line]]:
     rest = list(old)
     for line in new:
         for candidate in rest:
-            if _is_alike(candidate, line, alone=len(old) == len(new) == 1):
+            if _is_similar(candidate, line, alone=len(old) == len(new) == 1):
                 yield candidate, line
                 rest = rest[rest.index(candidate) + 1 :]
                 break
 
 
-def _is_alike(old: Line, new: Line, alone: bool) -> bool:
+def _is_similar(old: Line, new: Line, alone: bool) -> bool:
     if not old.text or not new.text:
         return alone and old.text == new.text
     return difflib.SequenceMatcher(None, old.text, new.text).ratio() >= _ALIKE

@@ -54,7 +54,7 @@ class _Item:
         return self.node.target, self.line
 
     @property
-    def alike(self) -> Hashable:
+    def operation_key(self) -> Hashable:
         return self.node.target, self.arguments
 
 
@@ -131,13 +131,13 @@ class _Pairing:
         free: dict[Hashable, list[int]] = {}
         for index, item in enumerate(self._old):
             if index not in paired:
-                free.setdefault((item.alike, item.node.inputs), []).append(index)
+                free.setdefault((item.operation_key, item.node.inputs), []).append(index)
         known = self._names()
         for index, item in enumerate(self._new):
             if index in self._partner or not free:
                 continue
             operands = tuple(known.get(name, "") for name in item.node.inputs)
-            same = free.get((item.alike, operands))
+            same = free.get((item.operation_key, operands))
             if same:
                 self._partner[index] = same.pop(0)
                 known[item.node.name] = self._old[self._partner[index]].node.name

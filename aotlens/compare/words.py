@@ -10,7 +10,7 @@ from aotlens.model.spans import line_of, shown_path
 from aotlens.view.quantities import counted, human_bytes, signed, signed_bytes
 from aotlens.view.saved import name_with_node
 
-__all__ = ["Total", "line_place", "line_weights", "node_text", "saved_text", "totals"]
+__all__ = ["Total", "line_label", "line_weights", "node_text", "saved_text", "totals"]
 
 MARKS = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -62,15 +62,15 @@ def line_weights(weights: Weights) -> Iterator[str]:
     yield from (_signed_count(count, name) for name, count in counts if count)
 
 
-def line_place(row: LineChange) -> str:
+def line_label(row: LineChange) -> str:
     """Return `model.py:41`; with its old number where that differs; or that the line is gone."""
     if row.after is None:
         assert row.before is not None
-        return f"{_place(row.before)} (removed)"
+        return f"{_line_location(row.before)} (removed)"
     if row.before is None:
-        return f"{_place(row.after)} (new)"
+        return f"{_line_location(row.after)} (new)"
     moved = f" (was {row.before.number})" if row.before.number != row.after.number else ""
-    return f"{_place(row.after)}{moved}"
+    return f"{_line_location(row.after)}{moved}"
 
 
 def saved_text(change: SavedChange) -> str:
@@ -93,5 +93,5 @@ def _signed_count(count: int, noun: str) -> str:
     return signed(count, lambda number: counted(number, noun))
 
 
-def _place(line: Line) -> str:
+def _line_location(line: Line) -> str:
     return f"{shown_path(line.file)}:{line.number}"

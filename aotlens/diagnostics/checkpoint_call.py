@@ -72,7 +72,7 @@ class _Flow:
     """The forward graph with its saved values, and the users of each node."""
 
     def __init__(self, target: Target) -> None:
-        assert target.partition is not None  # asked in training only
+        assert target.partition is not None  # called for training only
         forward, backward = target.stage("forward"), target.stage("backward")
         self.nodes: tuple[StageNode, ...] = forward.nodes if forward is not None else ()
         self.index_of = {node.name: index for index, node in enumerate(self.nodes)}
@@ -98,7 +98,7 @@ class _Flow:
         """Return the positions of the nodes that read a value or a view of it."""
         positions: dict[str, list[int]] = {node.name: [] for node in self.nodes}
         for index, node in enumerate(self.nodes):
-            if node.op == "output":  # hands on results, and the saved values themselves
+            if node.op == "output":  # returns results, and the saved values themselves
                 continue
             for name in {self.root(name) for name in node.inputs if name in positions}:
                 positions[name].append(index)

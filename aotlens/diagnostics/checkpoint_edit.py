@@ -62,7 +62,7 @@ def _segment(text: str, first: ast.AST, last: ast.AST) -> str:
 def _parsed(text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
-    except (SyntaxError, ValueError):  # the file has changed since it ran, or is no Python
+    except (SyntaxError, ValueError):  # the file changed since it ran, or is not Python
         return None
 
 

@@ -32,7 +32,7 @@ class Ignore:
 
 def parse_ignores(source: str, file: str) -> tuple[Ignore, ...]:
     """Return the comments of a file, in order."""
-    if not _COMMENT.search(source):  # most files, which are then not read token by token
+    if not _COMMENT.search(source):  # most files; they are not tokenised
         return ()
     try:
         return tuple(_parse(source, file))

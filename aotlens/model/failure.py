@@ -12,14 +12,14 @@ FailureKind = Literal[
     "bad-example",
     "no-gpu",  # the script asks for a GPU, and there is none
     "no-value",  # the script reads a tensor that holds no memory
-    "left-out",  # Dynamo makes no graph of what the script gave to torch.compile
-    "unsupported",  # an op or case that the engine refuses, by name
+    "left-out",  # Dynamo captures no graph of what the script passed to torch.compile
+    "unsupported",  # an op or case that the engine does not support, by name
     "timeout",
     "memory",
     "crash",  # the child died of a signal
     "killed",  # the server was killed from outside
     "cancelled",
-    "internal",  # our fault
+    "internal",  # an error in aotlens
 ]
 
 

@@ -29,7 +29,7 @@ class _Spans:
             return data
         try:
             return self._known.setdefault(tuple(data.items()), data)
-        except TypeError:  # no place of ours: who decodes it says what is wrong
+        except TypeError:  # not a span: the decoder reports the error
             return data
 
 

@@ -9,7 +9,7 @@ __all__ = ["Cause", "CauseKind"]
 
 CauseKind = Literal[
     "size",  # a tensor has another size
-    "size relation",  # sizes no longer stand in the relation that the code tested
+    "size relation",  # sizes no longer have the relation that the code tested
     "rank",  # a tensor has more or fewer dimensions
     "stride",
     "dtype",
@@ -20,7 +20,7 @@ CauseKind = Literal[
     "value",  # any other plain value: a string, a bool, an enum
     "length",  # a list, tuple or dict has more or fewer entries
     "type",  # a value has another type: None instead of a tensor
-    "object",  # another object stands at that name
+    "object",  # the name has another object
     "keys",  # a dict has other keys
     "mode",  # grad mode, autocast, default dtype, number of threads
     "freed",  # an object that the compilation depends on was freed

@@ -75,7 +75,7 @@ def schema_text() -> str:
 def _reference(record: Any, defined: dict[str, Schema]) -> Schema:
     """Return a reference to the record's definition, which is made on first use."""
     if record.__name__ not in defined:
-        defined[record.__name__] = {}  # entered before its fields, should a record ever hold itself
+        defined[record.__name__] = {}  # entered before its fields, in case a record contains itself
         defined[record.__name__] = _definition(record, defined)
     return {"$ref": f"#/$defs/{record.__name__}"}
 

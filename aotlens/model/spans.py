@@ -124,7 +124,7 @@ def relative_path(file: str) -> str:
     """Return the path for programs: relative to the current folder when it is inside."""
     try:
         return str(Path(file).relative_to(Path.cwd()))
-    except (ValueError, OSError):  # outside it; or the current folder was deleted
+    except (ValueError, OSError):  # outside of it, or the current folder was deleted
         return os.fspath(file)
 
 

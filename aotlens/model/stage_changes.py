@@ -83,11 +83,11 @@ def compared(target: Target, before: str, after: str) -> "Comparison | None":
     for name, roots in roots_of_old.items():
         for root_name in roots:
             by_root.setdefault(root_name, []).append(name)
-    from_ = {name: _heirs(roots, by_root) for name, roots in roots_of_new.items()}
+    from_ = {name: _descendants(roots, by_root) for name, roots in roots_of_new.items()}
     return Comparison(old, new, from_)
 
 
-def _heirs(names: Sequence[str], heirs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def _descendants(names: Sequence[str], heirs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return the heirs of some names, each once; most nodes come from one other."""
     if len(names) == 1:
         return tuple(heirs.get(names[0], ()))
@@ -133,11 +133,11 @@ def _roots(target: Target, name: str, root: str) -> dict[str, tuple[str, ...]]:
     if stage is None or name == root:
         return {node: (node,) for node in names}
     row = next(row for row in target.stages if row.name == name)
-    assert row.parent is not None  # since the root lies before it
+    assert row.parent is not None  # since the root is an ancestor
     earlier = _roots(target, row.parent, root)
     if row.same_as is not None:
         return earlier
-    return {node.name: _heirs(node.from_, earlier) for node in stage.nodes}
+    return {node.name: _descendants(node.from_, earlier) for node in stage.nodes}
 
 
 class Comparison:

@@ -108,7 +108,7 @@ def names_in(source: str) -> Iterator[str]:
             if token.type == tokenize.NAME:
                 yield token.string
             elif token.type == tokenize.STRING and len(words := WORD.findall(token.string)) <= 2:
-                yield from words  # a key or an attribute's name; of prose only the whole matters
+                yield from words  # a key or an attribute's name; prose counts only as a whole
     except (tokenize.TokenError, SyntaxError):
         return
 

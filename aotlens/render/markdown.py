@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from aotlens.compare.difference import NodeChange, ReportChange, TargetChange
-from aotlens.compare.words import line_place, line_weights, node_text, saved_text, totals
+from aotlens.compare.words import line_label, line_weights, node_text, saved_text, totals
 from aotlens.model.report import Diagnostic
 from aotlens.model.spans import location
 from aotlens.view.quantities import target_summary
@@ -60,7 +60,7 @@ def _details(target: TargetChange) -> Iterator[str]:
         line = row.after or row.before
         code = f" `{line.text}`" if line is not None and line.text and "`" not in line.text else ""
         weights = " · ".join(line_weights(row.change))
-        yield f"- {line_place(row)}{code}{f': {weights}' if weights else ''}"
+        yield f"- {line_label(row)}{code}{f': {weights}' if weights else ''}"
         yield from _nodes(row.nodes)
     if target.elsewhere:
         yield "- added by the compiler"

@@ -42,7 +42,7 @@ def fold(
     groups: dict[Hashable, tuple[str, list[int], list[Item]]] = {}
     for item in items:
         own = name(item)
-        # Most names of a list are met once: what is found in one is not worth keeping for the next.
+        # Most names of a list occur once, so results are not cached.
         layer = _LAYER.search(own)
         pattern = f"{own[: layer.start()]}*{own[layer.end() :]}" if layer else own
         _, numbers, alike = groups.setdefault((pattern, same(item)), (own, [], []))

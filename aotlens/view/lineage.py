@@ -46,7 +46,7 @@ class Lineage:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._heirs: dict[str, dict[str, list[str]]] = {}
+        self._children: dict[str, dict[str, list[str]]] = {}
         self._nodes: dict[str, dict[str, StageNode]] = {}
 
     @cached_property
@@ -176,19 +176,19 @@ class Lineage:
     def _descendants_of(self, stage: str, to: str, names: tuple[str, ...]) -> tuple[str, ...]:
         chain = self._chain(to)
         for current in reversed(chain[: chain.index(stage)]):
-            heirs = self._heirs_of(current)
-            names = tuple(dict.fromkeys(heir for name in names for heir in heirs.get(name, ())))
+            children = self._children_of(current)
+            names = tuple(dict.fromkeys(child for name in names for child in children.get(name, ())))
         return names
 
-    def _heirs_of(self, stage: str) -> dict[str, list[str]]:
+    def _children_of(self, stage: str) -> dict[str, list[str]]:
         """Return the nodes of a stage by each node of its parent that they come from."""
-        if stage not in self._heirs:
-            heirs: defaultdict[str, list[str]] = defaultdict(list)
+        if stage not in self._children:
+            children: defaultdict[str, list[str]] = defaultdict(list)
             for node in self.stages[stage].nodes:
                 for name in node.from_ if node.op != "output" else ():
-                    heirs[name].append(node.name)
-            self._heirs[stage] = dict(heirs)
-        return self._heirs[stage]
+                    children[name].append(node.name)
+            self._children[stage] = dict(children)
+        return self._children[stage]
 
 
 def _side(node: StageNode, sides: dict[str, set[str]]) -> Side:

@@ -1,6 +1,7 @@
-"""Operators and nodes by shorter names."""
+"""Shorter names of operators and nodes, and shortened lists of names."""
 
 import re
+from collections.abc import Sequence
 
 _NUMBER = re.compile(r"_\d+$")
 
@@ -18,6 +19,12 @@ def without_default(target: str) -> str:
 def bare_op(target: str) -> str:
     """Return `mm` for `aten.mm.default`, and `mul.Tensor` for `aten.mul.Tensor`."""
     return without_default(target.removeprefix("aten."))
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """Return `a, b and 3 more`: the first `most` names, and how many others there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def node_in_phase(node: str, phase: str) -> str:

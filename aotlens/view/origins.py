@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 from aotlens.model.partition import Partition
 from aotlens.model.target_facts import Origin
+from aotlens.view.names import first_names
 from aotlens.view.quantities import counted, human_bytes, human_flops
+
+MOST_NAMES = 6
 
 __all__ = ["origin_rows", "own_choice_text", "unknown_text"]
 
@@ -35,13 +38,9 @@ def own_choice_text(partition: Partition) -> str:
         return f"{solver} chooses the same: {human_bytes(own.saved_bytes)}"
     differs = []
     if own.only_torchs:
-        differs.append(f"not {', '.join(own.only_torchs[:6])}{_more(own.only_torchs)}")
+        differs.append(f"not {first_names(own.only_torchs, MOST_NAMES)}")
     if own.only_ours:
-        differs.append(f"but {', '.join(own.only_ours[:6])}{_more(own.only_ours)}")
+        differs.append(f"but {first_names(own.only_ours, MOST_NAMES)}")
     cost = f"{human_bytes(own.saved_bytes)} and recompute {human_flops(own.recompute_flops)}"
     same = counted(len(own.same), "value")
     return f"{solver} would save {cost}: {same} as torch, {', '.join(differs)}"
-
-
-def _more(names: Sequence[str]) -> str:
-    return f" and {len(names) - 6} more" if len(names) > 6 else ""

@@ -6,6 +6,9 @@
 from collections.abc import Sequence
 
 from aotlens.model.ranks import CollectiveMismatch, GraphDifference, Ranks
+from aotlens.view.names import first_names
+
+MOST_RANKS = 8
 
 __all__ = ["difference_text", "differing", "mismatch_text", "rank_names", "ranks_summary"]
 
@@ -16,8 +19,7 @@ def rank_names(ranks: Sequence[int]) -> str:
         return f"rank {ranks[0]}"
     if len(ranks) > 2 and tuple(ranks) == tuple(range(ranks[0], ranks[-1] + 1)):
         return f"ranks {ranks[0]} to {ranks[-1]}"
-    shown = ", ".join(str(rank) for rank in ranks[:8])
-    return f"ranks {shown}{f' and {len(ranks) - 8} more' if len(ranks) > 8 else ''}"
+    return f"ranks {first_names([str(rank) for rank in ranks], MOST_RANKS)}"
 
 
 def differing(ranks: Ranks) -> frozenset[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from aotlens.model.report import BudgetResult, Certificate, Partition, RecomputedValue, SavedValue, Span
 from aotlens.model.spans import text_of
-from aotlens.view.names import without_number
+from aotlens.view.names import first_names, without_number
 from aotlens.view.quantities import human_bytes, human_flops, percent
 from aotlens.view.saved import name_with_node
 
@@ -89,7 +89,7 @@ def named(nodes: Sequence[str], partition: Partition) -> tuple[str, ...]:
 def listed(names: Sequence[str]) -> str:
     """Return `a, b and c`; the first few and a count of the others where there are more."""
     if len(names) > MOST_NAMES:
-        return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
+        return first_names(names, MOST_NAMES)
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 

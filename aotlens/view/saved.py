@@ -49,7 +49,7 @@ def recomputed_total(partition: Partition) -> str:
     return f"{human_bytes(sum(value.bytes for value in values))} in {counted(len(values), 'value')}"
 
 
-# Names: the same value is called the same everywhere.
+# Names: a value has the same name everywhere.
 
 
 def value_name(value: SavedValue | RecomputedValue, text: Callable[[Span], str] = text_of) -> str:

@@ -11,7 +11,10 @@ from typing import Literal
 
 from aotlens.model.report import StageNode, Target
 from aotlens.model.stage_changes import ChangeKind, Comparison, StageChange, StageDifference, compared
+from aotlens.view.names import first_names
 from aotlens.view.quantities import counted
+
+MOST_NAMES = 3
 
 RowKind = ChangeKind | Literal["unchanged"]
 
@@ -90,9 +93,8 @@ def _results_row(
     dropped = set(old.inputs) - {same.get(name) for name in node.inputs}
     if not fresh and not dropped:
         return AlignedRow("unchanged", old, node)
-    names = ", ".join(f"`{name}`" for name in fresh[:3])
-    more = f" and {len(fresh) - 3} more" if len(fresh) > 3 else ""
-    return AlignedRow("rewired", old, node, f"returns {names}{more}" if fresh else "returns fewer values")
+    names = first_names([f"`{name}`" for name in fresh], MOST_NAMES)
+    return AlignedRow("rewired", old, node, f"returns {names}" if fresh else "returns fewer values")
 
 
 WORDS = {

@@ -20,7 +20,7 @@ from aotlens.model.report import (
 from aotlens.model.spans import lines_text
 from aotlens.view.kernels import floor_text, moved_bytes, occupancy_text
 from aotlens.view.ledger import aliasing
-from aotlens.view.names import op_name
+from aotlens.view.names import first_names, op_name
 from aotlens.view.quantities import human_bytes, human_flops, human_us, multiplied
 from aotlens.view.reasons import why_text
 from aotlens.view.saved import name_at_expression
@@ -39,7 +39,7 @@ MOST_READERS = 4
 """At most so many lines whose backward reads a saved value."""
 MOST_READ = 2_000
 """Facts of a kind that are looked at: a loop may make thousands of one line."""
-PLUMBING = frozenset(
+PASSING_OPS = frozenset(
     f"aten.{name}"
     for name in (
         *("_reshape_alias", "_to_copy", "_unsafe_view", "alias", "clone", "detach", "expand", "permute"),
@@ -51,7 +51,7 @@ PLUMBING = frozenset(
 Fact = TypeVar("Fact")
 Line = tuple[str, str]
 """A row's name, and the rest of it; rows that differ only in the name are merged."""
-TWIN = re.compile(r"\b((?:need|saving) [a-z]\w*?)_\d+\b")
+NUMBERED_NODE = re.compile(r"\b((?:need|saving) [a-z]\w*?)_\d+\b")
 """Another node in a reason; in the next layer it has another number."""
 OF_GRADIENT = "part of the gradient of "
 """The start of a backward node's reason, which the section's title already shows."""
@@ -79,7 +79,7 @@ def _text(spot: Spot, source: str, most: int) -> str:
         _rows("Kernels", spot.kernels, _kernel_line, most),
         _rows("Mutates", spot.inputs, _mutation_line, most),
         _rows("Returned", _returned(spot), partial(_output_line, spot.target), most),
-        _rows("Side effects", spot.left, _left_line, most),
+        _rows("Side effects", spot.left, _side_effect_line, most),
         _rows("Wrapper", spot.steps, _step_line, most),
     )
     return "\n\n".join([_headline(spot, source), *filter(None, [_variables(spot), *sections])])
@@ -122,9 +122,8 @@ def _type(spot: Spot) -> str:
 
 def _operators(spot: Spot) -> str:
     every = list(dict.fromkeys(op_name(node.target) for node in _calls(spot.forward or spot.backward)))
-    ops = [op for op in every if op not in PLUMBING] or every
-    more = f" and {len(ops) - FEW_OPS} more" if len(ops) > FEW_OPS else ""
-    return ", ".join(map(code, ops[:FEW_OPS])) + more
+    ops = [op for op in every if op not in PASSING_OPS] or every
+    return first_names([code(op) for op in ops], FEW_OPS)
 
 
 def _variables(spot: Spot) -> str:
@@ -139,7 +138,7 @@ def _calls(nodes: Sequence[StageNode]) -> list[StageNode]:
     """Return operators that compute, then those that pass a value on; without `getitem` of a call's
     results."""
     calls = [node for node in nodes if not node.target.startswith("getitem")]
-    return sorted(calls, key=lambda node: op_name(node.target) in PLUMBING)
+    return sorted(calls, key=lambda node: op_name(node.target) in PASSING_OPS)
 
 
 def _call_line(node: StageNode) -> Line:
@@ -179,7 +178,7 @@ def _returned(spot: Spot) -> list[Output]:
     return [row for row in spot.outputs if not row.left]
 
 
-def _left_line(row: Left) -> Line:
+def _side_effect_line(row: Left) -> Line:
     return code(row.place), f" ({row.handling}): {row.reason}"
 
 
@@ -220,7 +219,7 @@ def _rows(
     shown = 0
     for fact in facts[:MOST_READ]:
         name, text = line(fact)
-        alike = TWIN.sub(r"\1", text)
+        alike = NUMBERED_NODE.sub(r"\1", text)
         if alike in rows or len(rows) < most:
             _, names, same = rows.setdefault(alike, (text, [], []))
             names.append(name)

@@ -54,13 +54,13 @@ def _saved_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
     by_span: dict[Span, list[SavedValue]] = {}
     for spot in shown.spots():
         costly = [saved for saved in spot.saved if saved.bytes > 0]
-        # A function may be a target several times, with other shapes: the most that it saves.
+        # A function may be several targets with different shapes: the largest total counts.
         if _saved_bytes(costly) > _saved_bytes(by_span.get(spot.span, [])):
             by_span[spot.span] = costly
     for span, values in by_span.items():
         text_range = span_range(shown.view, span)
         if text_range is not None:
-            lines = [_kept_line(value) for value in values]
+            lines = [_saved_line(value) for value in values]
             yield types.InlayHint(
                 position=text_range.end,
                 label=f"saved {human_bytes(_saved_bytes(values))}",
@@ -69,7 +69,7 @@ def _saved_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
             )
 
 
-def _kept_line(value: SavedValue) -> str:
+def _saved_line(value: SavedValue) -> str:
     return f"- {code(name_at_expression(value))} `{value.tensor.short()}`; {why_text(value)}"
 
 

@@ -67,7 +67,7 @@ def parse(uri: str) -> Page | None:
         return None
     try:
         fields = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except ValueError:  # a made-up address: neither base64 nor JSON
+    except ValueError:  # an invalid address: neither base64 nor JSON
         return None
     return Page(*fields) if isinstance(fields, list) and len(fields) == len(Page.__slots__) else None
 

@@ -26,7 +26,7 @@ class EditCandidates:
 
     shown: Shown
     writes: tuple[tuple[Input, Site], ...]
-    keepers: tuple[tuple[Spot, int], ...]
+    saving_calls: tuple[tuple[Spot, int], ...]
     """Innermost first, each with the bytes that it saves."""
 
 
@@ -88,7 +88,7 @@ def _fixes(wanted: EditCandidates) -> list[Fix]:
     fixes = [
         change(site, row.name) for row, site in wanted.writes for change in (bind_new_value, write_to_clone)
     ]
-    calls = ((checkpointed(spot), size) for spot, size in wanted.keepers)
+    calls = ((checkpointed(spot), size) for spot, size in wanted.saving_calls)
     fixes += [_checkpoint(fix, size) for fix, size in calls if fix is not None][:1]
     return [fix for fix in fixes if fix is not None]
 

@@ -127,7 +127,7 @@ def test_a_node_is_followed_through_stages_that_fold_it() -> None:
         seen = []
         for _ in range(4):
             shown = table(app, "diff")
-            seen.append((app.workbench.query_one(StagesPane).stage, shown.unfolded, shown.stands_for("mm_1")))
+            seen.append((app.workbench.query_one(StagesPane).stage, shown.unfolded, shown.shows("mm_1")))
             assert "captured   line 7   mm_1 = mm()  f32[2]" in "\n".join(lines(app, "follow"))
             await pilot.press("right_square_bracket")
         assert seen == [(name, False, True) for name in ("captured", "joint", "partition", "forward")]

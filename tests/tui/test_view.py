@@ -12,7 +12,7 @@ from aotlens.model.spans import file_key
 from aotlens.view.ledger import aliasing
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import call_count, gutter_size, signed_bytes
-from aotlens.view.tabs.ledger import guard_lines, left_lines, output_details
+from aotlens.view.tabs.ledger import guard_lines, output_details, side_effect_lines
 from aotlens.view.tabs.marks import Mark, line_marks, mark_text
 from aotlens.view.tabs.overview import alive_lines, memory_plot
 from aotlens.view.tabs.rows import Column, LazyRows, Link, Listing, in_order, matching
@@ -231,7 +231,7 @@ def test_what_is_left_outside_has_its_place_and_line() -> None:
         f"self.last  bound  {reason}",
         "set by self.last  line 3  ",
     ]
-    assert [line.text for line in left_lines(target)] == [
+    assert [line.text for line in side_effect_lines(target)] == [
         "state['old']  removed  each call deletes it",
         "set by self.last  line 3  ",
     ]

@@ -69,7 +69,7 @@ class Pane(Vertical):
             return
         self.subject = subject
         self.fill(subject)
-        gc.freeze()  # as for the report itself: what a tab looks up stays, and is no garbage
+        gc.freeze()  # as for the report itself: lookup tables stay alive
 
     def after_paint(self, act: Callable[[], None]) -> None:
         """Call `act` after the next paint: the row that a key moves to is drawn first, then its details.

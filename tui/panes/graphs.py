@@ -55,7 +55,7 @@ class GraphsPane(Pane):
         self.indices: dict[str, StageIndex] = {}
         self.stage_name = ""
         self.lineage: Lineage | None = None
-        self.history: list[tuple[str, str]] = []
+        self.visited: list[tuple[str, str]] = []
         """Graph and node of earlier positions, newest last."""
         self._wants_both: bool | None = None
         """The user's choice; None leaves it to the available room."""
@@ -83,7 +83,7 @@ class GraphsPane(Pane):
         self.lineage = Lineage(target)
         names = [name for name in SHOWN if target.stage(name) is not None]
         self.indices = {name: StageIndex(stage) for name in names if (stage := target.stage(name))}
-        self.history = []
+        self.visited = []
         self._open(self.stage_name if self.stage_name in names else next(iter(names), ""))
 
     def main(self) -> Widget:
@@ -121,13 +121,13 @@ class GraphsPane(Pane):
         same = self.lineage.counterpart(old, node, name) if self.lineage is not None and node else None
         self._open(name)
         if same:
-            self._stand_on(same)
+            self._select_node(same)
 
-    def _stand_on(self, name: str) -> None:
+    def _select_node(self, name: str) -> None:
         """Put the cursor on a node, or on the layers that it is folded into."""
         index = self.indices.get(self.stage_name)
         position = index.positions.get(name) if index else None
-        if position is not None and self.nodes.stand_on_index(position):
+        if position is not None and self.nodes.select_index_or_fold(position):
             self.nodes.centre()
             self.post_message(self.Lit(self.nodes.row_link(self.nodes.cursor)))
             self._describe(self.nodes)
@@ -144,7 +144,7 @@ class GraphsPane(Pane):
         stage = self.indices[name].stage if name in self.indices else Stage("", None, (), "")
         self.nodes.show(node_listing(stage, subject.target))
         if not self.nodes.cursor:
-            self.nodes.stand_on_index(first_operator(stage))
+            self.nodes.select_index_or_fold(first_operator(stage))
             self.nodes.centre()
         self._partner_stage = ""
         self._arrange()
@@ -204,7 +204,7 @@ class GraphsPane(Pane):
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Go to the drawing on Enter; in the other graph's table, open that graph at the node."""
-        event.prevent_default()  # the base goes to the facts
+        event.prevent_default()  # the base class goes to the facts
         if event.sender is self.partner and self._other is not None:
             event.stop()
             self._walk(f"{self._other.stage.name}/{self.partner.key}", remember=True)
@@ -224,8 +224,8 @@ class GraphsPane(Pane):
 
     def action_back(self) -> None:
         """Go back to the previous node."""
-        if self.history:
-            self._walk("/".join(self.history.pop()), remember=False)
+        if self.visited:
+            self._walk("/".join(self.visited.pop()), remember=False)
 
     def _walk(self, key: str, *, remember: bool) -> None:
         stage, _, name = key.rpartition("/")
@@ -237,7 +237,7 @@ class GraphsPane(Pane):
         if position is None:
             return
         if remember:
-            self.history.append(left)
+            self.visited.append(left)
         self.nodes.select_index(position, notify=True)
         self._describe(self.nodes)
 

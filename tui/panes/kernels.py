@@ -194,4 +194,4 @@ class KernelsPane(Pane):
         code.show(from_text(text, "<kernel>"), coloured=self.language in PYTHON)
 
     def on_code_view_moved(self, event: CodeView.Moved) -> None:
-        event.stop()  # a line of a kernel stands for no line of the user's
+        event.stop()  # a line of a kernel has no line of the user's

@@ -10,9 +10,9 @@ from aotlens.view.tabs.ledger import (
     guard_lines,
     input_details,
     input_listing,
-    left_lines,
     output_details,
     output_listing,
+    side_effect_lines,
 )
 from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList
@@ -64,4 +64,4 @@ class LedgerPane(Pane):
             if table.id == "inputs"
             else output_details(target.outputs[index], target)
         )
-        self.query_one(LineList).show((*lines, *left_lines(target), *guard_lines(target)))
+        self.query_one(LineList).show((*lines, *side_effect_lines(target), *guard_lines(target)))

@@ -70,7 +70,7 @@ class MemoryPane(Pane):
         curve.show(curve_listing(subject.target))
         peak = peak_row(subject.target.memory) if subject.target.memory else None
         if peak is not None and not curve.cursor:
-            curve.stand_on_index(peak)
+            curve.select_index_or_fold(peak)
             curve.centre()
         self.query_one("#alive", VirtualTable).show(alive_listing(subject.target))
         self.alive = by_size(subject.target.memory)

@@ -11,7 +11,7 @@ from aotlens.model.report import RecomputedValue, SavedValue
 from aotlens.view.reasons import reason_text
 from aotlens.view.tabs.saved import (
     by_bytes,
-    dearest_again,
+    largest_recomputed,
     opposite,
     recomputed_details,
     recomputed_listing,
@@ -53,13 +53,13 @@ class SavedPane(Pane):
         self.query_one("#saved-total").can_focus = False
 
     saved: tuple[SavedValue, ...] = ()
-    again: tuple[RecomputedValue, ...] = ()
+    recomputed: tuple[RecomputedValue, ...] = ()
     """The values of the rows of the two tables."""
 
     def fill(self, subject: Subject) -> None:
         partition = subject.target.partition
         self.saved = by_bytes(partition.saved) if partition else ()
-        self.again = dearest_again(partition) if partition else ()
+        self.recomputed = largest_recomputed(partition) if partition else ()
         self.query_one("#saved-total", LineList).show((totals(subject.target),))
         self.query_one("#saved-table", VirtualTable).show(saved_listing(subject.target))
         recomputed = self.query_one("#recomputed", VirtualTable)
@@ -106,7 +106,7 @@ class SavedPane(Pane):
 
     def _values(self, table: VirtualTable) -> tuple[SavedValue | RecomputedValue, ...]:
         """Return the values of the row under the cursor: several where identical layers fold."""
-        records = self.saved if table.id == "saved-table" else self.again
+        records = self.saved if table.id == "saved-table" else self.recomputed
         return tuple(records[index] for index in table.record_indices)
 
     # What if.

@@ -97,7 +97,7 @@ class StagesPane(Pane):
         if self.lineage is not None and stage in stage_names(self.lineage):
             self.followed = (stage, name)
             self._open(stage)
-            self._tell()
+            self._show_source()
         self.main().focus()
 
     def mark_line(self, file: str, line: int) -> None:
@@ -110,13 +110,13 @@ class StagesPane(Pane):
         if self.lineage is not None and self.stage:
             names = stage_names(self.lineage)
             self._open(names[max(0, min(len(names) - 1, names.index(self.stage) + step))])
-            self._tell()
+            self._show_source()
 
     def on_choice_bar_picked(self, event: ChoiceBar.Picked) -> None:
         event.stop()
         if self.lineage is not None:
             self._open(stage_names(self.lineage)[event.index])
-            self._tell()
+            self._show_source()
 
     def action_unfold(self) -> None:
         """Between the changes alone, identical layers as one, and every node."""
@@ -161,8 +161,8 @@ class StagesPane(Pane):
         else:
             self.records = diff_records(alignment.rows, here or "", self.unfolded)
             table.show(diff_listing(self.records, (alignment.difference.before, name), subject.target))
-        if not (here and table.stand_on(here)):
-            table.stand_on_index(self._first_change())
+        if not (here and table.select_or_fold(here)):
+            table.select_index_or_fold(self._first_change())
         self._opened_at = table.cursor
         table.centre()
         self._caption(alignment, lost=node if node and here is None else "")
@@ -186,7 +186,7 @@ class StagesPane(Pane):
         line = stage_caption(self.stage, self.lineage, alignment, lost)
         self.query_one("#stage-caption", LineList).show((line,))
 
-    def _tell(self) -> None:
+    def _show_source(self) -> None:
         """Highlight the source of the row under the cursor, as if the user had moved there."""
         table = self.query_one("#diff", VirtualTable)
         if table.row_count:
@@ -209,7 +209,7 @@ class StagesPane(Pane):
             self.reveal(event.jump.key)
         elif event.sender.id == "diff" and index is not None and self._is_run(index):
             event.stop()
-            event.prevent_default()  # else the base goes to the details
+            event.prevent_default()  # else the base class goes to the details
             self._unfold_run(index)
 
     def _is_run(self, index: int) -> bool:
@@ -221,9 +221,9 @@ class StagesPane(Pane):
             self.records = (*self.records[:index], *run.rows, *self.records[index + 1 :])
             table = self.query_one("#diff", VirtualTable)
             table.show(diff_listing(self.records, (alignment.difference.before, self.stage), subject.target))
-            table.stand_on_index(index)
+            table.select_index_or_fold(index)
             self.followed = self._chosen() or self.followed
-            self._tell()
+            self._show_source()
             self._describe()
 
     def _chosen(self) -> tuple[str, str] | None:
@@ -241,7 +241,7 @@ class StagesPane(Pane):
         index = table.record_index
         if index is None or self._is_run(index) or table.key.startswith("gone:"):
             return ""
-        return self.here if self.here and table.stands_for(self.here) else table.key
+        return self.here if self.here and table.shows(self.here) else table.key
 
     def _describe(self) -> None:
         table, lineage = self.query_one("#diff", VirtualTable), self.lineage
@@ -285,6 +285,6 @@ class StagesPane(Pane):
         event.stop()
         code, table = self.query_one("#stage-text", CodeView), self.query_one("#diff", VirtualTable)
         name = code.text.lines[event.line - 1].strip().split(" ", 1)[0].rstrip(":,")
-        if name and table.stand_on(name):
+        if name and table.select_or_fold(name):
             self.followed, self.here = (self.stage, name), name
-            self._tell()
+            self._show_source()

@@ -85,7 +85,7 @@ class CodeView(ScrollView, can_focus=True):
         self._colouring: Colouring = plain
         self._gutter: GutterOf | None = None
         self._styles: dict[str, Style] = {}
-        self._ground = Style.null()
+        self._background = Style.null()
         """The background of each row of one paint."""
 
     # Content.
@@ -241,23 +241,21 @@ class CodeView(ScrollView, can_focus=True):
         return widest + self._gutter_text(1).cell_len + 1
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        self._ground = (
-            self.rich_style
-        )  # looked up through all that is around: once for a paint, not for a row
+        self._background = self.rich_style  # walks up all parents: once per paint, not per row
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
         number = y + self.scroll_offset.y + 1
         if number > len(self.text.lines):
-            return Strip.blank(width, self._ground)
+            return Strip.blank(width, self._background)
         gutter, code = self._gutter_text(number), self._code_text(number)
         row = self._row_style(number)
         room = max(0, width - gutter.cell_len)
         scroll_x = self.scroll_offset.x
         drawn = Strip(code.render(self.app.console)).crop_extend(scroll_x, scroll_x + room, None)
         strip = Strip.join([Strip(gutter.render(self.app.console)), drawn]).adjust_cell_length(width)
-        return strip.apply_style(self._ground + row)
+        return strip.apply_style(self._background + row)
 
     def _row_style(self, number: int) -> Style:
         if number != self.cursor:

@@ -58,7 +58,7 @@ class NodeMap(ScrollView, can_focus=True):
         self.drawing = Drawing()
         self._draw: Draw | None = None
         self._drawn: tuple[int, int] = (-1, -1)
-        self._ground = Style.null()
+        self._background = Style.null()
         self._looks: dict[str, Style] = {}
 
     def show(self, draw: Draw | None) -> None:
@@ -93,7 +93,7 @@ class NodeMap(ScrollView, can_focus=True):
 
     def action_go(self, columns: int, rows: int) -> None:
         if self.drawing.boxes:
-            self._place(self.drawing.beside(self.selected, columns, rows))
+            self._move_to(self.drawing.box_at_offset(self.selected, columns, rows))
 
     def action_walk(self) -> None:
         if self.item is not None:
@@ -113,11 +113,11 @@ class NodeMap(ScrollView, can_focus=True):
             return
         event.stop()
         self.focus()
-        self._place(index)
+        self._move_to(index)
         if event.chain == 2:
             self.action_walk()
 
-    def _place(self, index: int) -> None:
+    def _move_to(self, index: int) -> None:
         self.selected = index
         box, top, height = (
             self.drawing.boxes[index],
@@ -129,8 +129,8 @@ class NodeMap(ScrollView, can_focus=True):
         self.post_message(self.Moved(self, box.item))
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        # Looked up through all that is around: once for a paint, not for a row or a piece.
-        self._ground, self._looks = self.rich_style, {}
+        # Walks up all parents: once per paint, not per row or piece.
+        self._background, self._looks = self.rich_style, {}
         return super().render_lines(crop)
 
     def _look(self, name: str) -> Style:
@@ -142,7 +142,7 @@ class NodeMap(ScrollView, can_focus=True):
         self._lay_out()
         number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         if number >= len(self.drawing.rows):
-            return Strip.blank(width, self._ground)
+            return Strip.blank(width, self._background)
         text = Text(no_wrap=True, end="")
         for part in self.drawing.rows[number]:
             text.append(part.text, self._look(f"role--{part.role}") if part.role else None)
@@ -151,4 +151,4 @@ class NodeMap(ScrollView, can_focus=True):
             style = self._look("map--cursor" if self.has_focus else "map--resting")
             text.stylize(style, box.left, box.left + box.width)
         strip = Strip(text.render(self.app.console)).adjust_cell_length(width)
-        return strip.apply_style(self._ground)
+        return strip.apply_style(self._background)

@@ -72,10 +72,10 @@ class PlainText(LineFilter):
 def plain(text: str) -> str:
     """Return the text in as many cells; letters lose their accents, other characters become question
     marks."""
-    return "".join(char if char.isascii() else alike(char) for char in text)
+    return "".join(char if char.isascii() else ascii_likeness(char) for char in text)
 
 
-def alike(char: str) -> str:
+def ascii_likeness(char: str) -> str:
     if char in SIGNS:
         return SIGNS[char]
     base = unicodedata.normalize("NFKD", char)[0]

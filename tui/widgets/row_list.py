@@ -60,7 +60,7 @@ class RowList(ScrollView, can_focus=True):
             self.sender = sender
             self.link = sender.row_link(index)
             self.jump = sender.row_jump(index)
-            # Taken now: the rows may have been replaced when the message is read.
+            # Read now: the rows may be replaced before the message is handled.
 
         @property
         def control(self) -> "RowList":
@@ -76,7 +76,7 @@ class RowList(ScrollView, can_focus=True):
         self._height = -1
         """The number of rows at the last layout."""
         self._styles: dict[str, Style] = {}
-        self._ground = Style.null()
+        self._background = Style.null()
         """The background of each row of one paint."""
 
     # What subclasses give.
@@ -121,7 +121,7 @@ class RowList(ScrollView, can_focus=True):
         height, self._height = self._height, self.row_count
         self._measure()
         self.set_reactive(RowList.cursor, self._nearest(cursor, 1))
-        if self.scroll_offset.y:  # scrolling lays out anew, even to where it is
+        if self.scroll_offset.y:  # scrolling lays out again, even to the same position
             self.scroll_to(y=0, animate=False, force=True)
         self._show_cursor()
         # Lists of automatic height take the height of their rows; laying out paints the whole screen again.
@@ -256,9 +256,7 @@ class RowList(ScrollView, can_focus=True):
         return text
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        self._ground = (
-            self.rich_style
-        )  # looked up through all that is around: once for a paint, not for a row
+        self._background = self.rich_style  # walks up all parents: once per paint, not per row
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
@@ -274,7 +272,7 @@ class RowList(ScrollView, can_focus=True):
         elif index == 0:
             text, row_style = Text(f"  {self.empty_text()}", self.style_of("role--dim"), end=""), Style.null()
         else:
-            return Strip.blank(width, self._ground)
+            return Strip.blank(width, self._background)
         return self._strip(text, row_style, width)
 
     def _row(self, index: int, width: int) -> tuple[Text, Style]:
@@ -290,4 +288,4 @@ class RowList(ScrollView, can_focus=True):
     def _strip(self, text: Text, style: Style, width: int) -> Strip:
         text.truncate(width, overflow="ellipsis")
         strip = Strip(text.render(self.app.console)).adjust_cell_length(width)
-        return strip.apply_style(self._ground + style)
+        return strip.apply_style(self._background + style)

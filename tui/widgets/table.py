@@ -30,7 +30,7 @@ class VirtualTable(RowList):
         """True if identical layers are not folded."""
         self._groups: dict[int, Group] = {}
         """By the position of its first row; empty while unfolded and while a filter searches every row."""
-        self._standing: dict[int, int] | None = None
+        self._row_of_position: dict[int, int] | None = None
         """For each position in the listing the row that shows it; built when it is first needed."""
         self._natural: tuple[int, ...] = ()
         self._fitted: tuple[int, tuple[int, ...]] = (-1, ())
@@ -49,7 +49,7 @@ class VirtualTable(RowList):
         self._fitted = (-1, ())
         self.rows_changed(0)
         if key:
-            self.stand_on(key)
+            self.select_or_fold(key)
 
     @property
     def folds(self) -> bool:
@@ -63,24 +63,24 @@ class VirtualTable(RowList):
         self._show_all()
         self.rows_changed(0)
         if index is not None:
-            self.stand_on_index(index)
+            self.select_index_or_fold(index)
 
     def _row_of(self, index: int) -> int | None:
         """Return the row that shows a record, alone or in a fold; None where a filter hides it."""
         if isinstance(self.shown, range):
             return index if index in self.shown else None
-        if self._standing is None:
-            self._standing = {position: row for row, position in enumerate(self.shown)}
+        if self._row_of_position is None:
+            self._row_of_position = {position: row for row, position in enumerate(self.shown)}
             for first, group in self._groups.items():
-                self._standing |= dict.fromkeys(group.positions, self._standing[first])
-        return self._standing.get(index)
+                self._row_of_position |= dict.fromkeys(group.positions, self._row_of_position[first])
+        return self._row_of_position.get(index)
 
     def _show_all(self) -> None:
         """No filter: every row, or the first of each group."""
         groups = () if self.unfolded else self.listing.groups
         self._groups = {group.positions[0]: group for group in groups}
         self.shown = tuple(self._groups) if groups else range(len(self.listing.rows))
-        self._standing = None
+        self._row_of_position = None
 
     def filter(self, query: str) -> None:
         """Keep the rows that match; an empty query keeps all."""
@@ -89,11 +89,11 @@ class VirtualTable(RowList):
         if query.strip():
             self._groups = {}
             self.shown = matching(self.listing.rows, query)
-            self._standing = None
+            self._row_of_position = None
         else:
             self._show_all()
         self.rows_changed(0)
-        if index is None or not self.stand_on_index(index):
+        if index is None or not self.select_index_or_fold(index):
             self.place_cursor(0, notify=True)
 
     @property
@@ -121,20 +121,20 @@ class VirtualTable(RowList):
             self.select_index(index, notify=notify)
         return index is not None
 
-    def stand_on(self, key: str) -> bool:
+    def select_or_fold(self, key: str) -> bool:
         """Put the cursor on the row of that key, or on the fold that hides it; return False where none is
         shown."""
         index = self._index_of(key)
-        return index is not None and self.stand_on_index(index)
+        return index is not None and self.select_index_or_fold(index)
 
-    def stand_on_index(self, index: int) -> bool:
+    def select_index_or_fold(self, index: int) -> bool:
         """Put the cursor on the record at that position of the listing, or on the fold that hides it."""
         row = self._row_of(index)
         if row is not None:
             self.place_cursor(row)
         return row is not None
 
-    def stands_for(self, key: str) -> bool:
+    def shows(self, key: str) -> bool:
         """Return True if the row under the cursor is that of the key, or a fold that hides it."""
         return any(self.listing.rows.key(index) == key for index in self.record_indices)
 
@@ -260,7 +260,7 @@ def fitted_widths(columns: tuple[Column, ...], natural: tuple[int, ...], width: 
         visible.remove(max(visible, key=lambda position: columns[position].drop))
     widths = [least[position] if position in visible else 0 for position in range(len(columns))]
     spare = width - total(widths, visible)
-    # The columns that lack least are made whole first; those that grow share what remains.
+    # The columns that lack least get their full width first; growing ones share the rest.
     for position in sorted(visible, key=lambda position: natural[position] - widths[position]):
         if columns[position].grows:
             continue

@@ -58,7 +58,7 @@ class Look:
 
 
 LOOKS = {
-    # What a part of a row or line can be; the names are the roles of `view/`.
+    # Looks of the parts of a row or line; the names are the roles of `aotlens.view.tabs`.
     "role--title": Look("foreground", bold=True),
     "role--heading": Look("primary", bold=True),
     "role--dim": Look("text-muted"),
@@ -130,11 +130,14 @@ def look_style(widget: Widget, name: str) -> Style:
     look, variables = LOOKS[name], widget.app.theme_variables
     back, _, share = look.back.partition(" ")
     return _style(
-        look, variables.get(look.colour, ""), f"{variables[back]} {share}" if back else "", _ground(widget)
+        look,
+        variables.get(look.colour, ""),
+        f"{variables[back]} {share}" if back else "",
+        _background_colour(widget),
     )
 
 
-def _ground(widget: Widget) -> Color:
+def _background_colour(widget: Widget) -> Color:
     return widget.background_colors[1]
 
 

@@ -21,9 +21,9 @@ from aotlens.view.tabs.ledger import (
     guard_lines,
     input_details,
     input_listing,
-    left_lines,
     output_details,
     output_listing,
+    side_effect_lines,
 )
 from aotlens.view.tabs.marks import all_diagnostics
 from aotlens.view.tabs.memory import (
@@ -39,7 +39,7 @@ from aotlens.view.tabs.ranks import RANKS, rank_lines
 from aotlens.view.tabs.rows import Line
 from aotlens.view.tabs.saved import (
     by_bytes,
-    dearest_again,
+    largest_recomputed,
     recomputed_details,
     recomputed_listing,
     saved_details,
@@ -115,7 +115,7 @@ class _Tabs:
         yield self.encoder.table(
             output_listing(target), [self._details(output_details(row, target)) for row in target.outputs]
         )
-        further = (*left_lines(target), *guard_lines(target))
+        further = (*side_effect_lines(target), *guard_lines(target))
         if further:
             yield self._lines(further)
 
@@ -149,7 +149,7 @@ class _Tabs:
             return
         yield self.encoder.table(
             recomputed_listing(target),
-            [self._details(recomputed_details(row, target)) for row in dearest_again(partition)],
+            [self._details(recomputed_details(row, target)) for row in largest_recomputed(partition)],
         )
         yield self._lines(tradeoff_lines(partition))
 

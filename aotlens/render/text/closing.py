@@ -24,6 +24,7 @@ from aotlens.render.text.layout import (
 )
 from aotlens.render.text.why import short_dynamo_lines
 from aotlens.view.functions import Function, by_function
+from aotlens.view.names import first_names
 from aotlens.view.quantities import (
     applied_steps,
     bytes_range,
@@ -215,16 +216,14 @@ def _changed(dynamo: Dynamo | None, function: Function) -> str:
         for value in recompiled_values(dynamo_function)
         if any(compilation.id in ids for compilation in value.compilations)
     ]
-    more = f" and {len(values) - _MOST_NAMES} more" if len(values) > _MOST_NAMES else ""
-    return ", ".join(map(value_words, values[:_MOST_NAMES])) + more
+    return first_names([value_words(value) for value in values], _MOST_NAMES)
 
 
 def _differing(function: Function) -> str:
     """Return what differs between the compilations, in the user's names."""
     names = list(dict.fromkeys(name for graph in function.graphs for name in graph.differing))
     if names:
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        return f"the arguments that differed: {', '.join(names[:_MOST_NAMES])}{more}"
+        return f"the arguments that differed: {first_names(names, _MOST_NAMES)}"
     if len(function.modes) > 1:
         return "called with gradients and without"
     return "the tensors were the same: a plain value, an attribute or a mode differed"

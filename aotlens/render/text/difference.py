@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from aotlens.compare.difference import NodeChange, ReportChange, TargetChange
-from aotlens.compare.words import line_place, line_weights, node_text, saved_text, totals
+from aotlens.compare.words import line_label, line_weights, node_text, saved_text, totals
 from aotlens.model.report import Target
 from aotlens.render.text.diagnostics import diagnostic_lines
 from aotlens.render.text.layout import Row, clipped, paragraph, rule, table
@@ -56,7 +56,7 @@ def _target_lines(target: TargetChange, width: int) -> Iterator[Text]:
     for row in target.lines:
         line = row.after or row.before
         yield Text()
-        yield Text.assemble("  ", (line_place(row), "bold"), f"  {line.text if line else ''}")
+        yield Text.assemble("  ", (line_label(row), "bold"), f"  {line.text if line else ''}")
         yield from paragraph(" · ".join(line_weights(row.change)), width, "      ", "yellow")
         yield from _node_lines(row.nodes, width)
     if target.elsewhere:

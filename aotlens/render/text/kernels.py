@@ -20,11 +20,12 @@ from aotlens.view.kernels import (
     moved_bytes,
     short_name,
 )
+from aotlens.view.names import first_names
 from aotlens.view.quantities import counted, human_bytes, human_us, percent, ratio
 
 FEW_KERNELS = 6
 FEW_GPU_KERNELS = 6
-MOST_PLACES = 3
+MOST_LINES = 3
 """Lines of the user's that one kernel's row names."""
 INDENT = " " * 6
 
@@ -183,8 +184,7 @@ def _expressions(kernel: Kernel, home: str | None) -> str:
         return kernel.added
     widest = sorted(_widest(kernel.spans), key=own_first)
     texts = [f"{line_of(span, home)}: {text_of(span)}" for span in widest]
-    more = f" and {len(texts) - MOST_PLACES} more" if len(texts) > MOST_PLACES else ""
-    return ", ".join(texts[:MOST_PLACES]) + more
+    return first_names(texts, MOST_LINES)
 
 
 def _widest(spans: Iterable[Span]) -> list[Span]:

@@ -57,7 +57,7 @@ def output_lines(target: Target, width: int) -> Iterator[Text]:
     yield from table(rows, width, frozenset({0}))
 
 
-def left_lines(target: Target, page: Page) -> Iterator[Text]:
+def side_effect_lines(target: Target, page: Page) -> Iterator[Text]:
     """Yield what the function leaves outside of it; nothing where it leaves nothing."""
     if not target.left:
         return
@@ -162,7 +162,7 @@ def input_summary(target: Target, page: Page) -> Iterator[Text]:
     groups: dict[object, list[Input]] = {}
     for entry in target.inputs:
         if is_notable(entry):
-            groups.setdefault(_alike(target, entry), []).append(entry)
+            groups.setdefault(_row_key(target, entry), []).append(entry)
     ordered = sorted(groups.values(), key=lambda group: not is_changed(group[0]))
     few = page.most(0, _FEW_INPUTS)
     rows = [_input_row(target, group, page) for group in ordered[:few]]
@@ -172,7 +172,7 @@ def input_summary(target: Target, page: Page) -> Iterator[Text]:
         yield from paragraph(f"and {rest} more ({page.rest})", page.width, "  ", "dim")
 
 
-def _alike(target: Target, entry: Input) -> object:
+def _row_key(target: Target, entry: Input) -> object:
     """Return equal values for inputs that share a row: a buffer of each batch norm that is changed alike."""
     if entry.kind not in ("Parameter", "Buffer"):
         return entry.index

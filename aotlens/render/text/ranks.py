@@ -44,7 +44,7 @@ def _mismatches(ranks: Ranks, page: Page) -> Iterator[Text]:
         )
     for mismatch in ranks.mismatches[: page.most(len(ranks.mismatches), FEW)]:
         yield from paragraph(mismatch_text(mismatch), page.width, "  ", "bold red")
-        yield from _places(((mismatch.rank, mismatch.span), (mismatch.other, mismatch.other_span)))
+        yield from _rank_locations(((mismatch.rank, mismatch.span), (mismatch.other, mismatch.other_span)))
 
 
 def _differences(ranks: Ranks, page: Page) -> Iterator[Text]:
@@ -53,13 +53,13 @@ def _differences(ranks: Ranks, page: Page) -> Iterator[Text]:
         yield heading("Different graphs", "the first node that differs")
     for difference in shown:
         yield from paragraph(difference_text(difference), page.width, "  ", "yellow")
-        yield from _places(
+        yield from _rank_locations(
             ((difference.ranks[0], difference.span), (difference.others[0], difference.other_span))
         )
     yield from _rest(len(ranks.differences), len(shown), page)
 
 
-def _places(sides: Sequence[tuple[int, Span | None]]) -> Iterator[Text]:
+def _rank_locations(sides: Sequence[tuple[int, Span | None]]) -> Iterator[Text]:
     for rank, span in sides:
         if span is not None:
             yield Text(f"      rank {rank}: {location(span)}", "dim")

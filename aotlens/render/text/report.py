@@ -43,10 +43,10 @@ from aotlens.render.text.ledger import (
     guard_lines,
     input_lines,
     input_summary,
-    left_lines,
     operator_lines,
     output_lines,
     output_summary,
+    side_effect_lines,
     site_lines,
 )
 from aotlens.render.text.peak import memory_lines
@@ -201,7 +201,7 @@ def _full_sections(target: Target, page: Page) -> tuple[Iterator[Text], ...]:
     return (
         input_lines(target, width),
         output_lines(target, width),
-        left_lines(target, page),
+        side_effect_lines(target, page),
         guard_lines(target, page),
         operator_lines(target, page),
         partition_lines(target.partition, page) if target.partition else iter(()),
@@ -220,7 +220,7 @@ def _short_sections(target: Target, page: Page) -> tuple[Iterator[Text], ...]:
         diagnostic_list(target.diagnostics, page),
         input_summary(target, page),
         output_summary(target, page),
-        left_lines(target, page),
+        side_effect_lines(target, page),
         guard_lines(target, page),
         operator_lines(target, page),
         partition_lines(target.partition, page) if target.partition else iter(()),

@@ -22,6 +22,7 @@ from aotlens.render.text.layout import (
     table,
     to_text,
 )
+from aotlens.view.names import first_names
 from aotlens.view.quantities import counted, human_seconds, human_us, percent
 from aotlens.view.why import (
     Problem,
@@ -239,5 +240,4 @@ def short_dynamo_lines(dynamo: Dynamo, width: int) -> Iterator[Text]:
 
 
 def _short_row(label: str, count: int, texts: Sequence[str]) -> Row:
-    more = f" and {len(texts) - 1} more" if len(texts) > 1 else ""
-    return Row((label, str(count), f"{texts[0]}{more}"), ("", "bold", "dim"))
+    return Row((label, str(count), first_names(texts, 1)), ("", "bold", "dim"))

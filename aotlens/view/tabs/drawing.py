@@ -95,7 +95,7 @@ class Drawing:
         """Return the box of the node itself."""
         return next((index for index, box in enumerate(self.boxes) if box.column == 1), 0)
 
-    def beside(self, index: int, columns: int, rows: int) -> int:
+    def box_at_offset(self, index: int, columns: int, rows: int) -> int:
         """Return the box that is so many columns and rows from a box; itself at the edge."""
         box = self.boxes[index]
         if columns:

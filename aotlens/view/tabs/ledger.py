@@ -35,8 +35,8 @@ def input_listing(target: Target) -> Listing:
             Part(kind_name(record.kind), "dim"),
             Part(record.tensor.short() if record.tensor else "", "tensor"),
             human_bytes(record.tensor.bytes) if record.tensor else "",
-            handled(record, target),
-            Part(places(record.sites, home), "place"),
+            handling_part(record, target),
+            Part(line_numbers(record.sites, home), "place"),
         )
 
     def text(record: Input) -> str:
@@ -64,7 +64,7 @@ def input_listing(target: Target) -> Listing:
     return Listing(INPUT_COLUMNS, rows, "no inputs", groups, group_cells)
 
 
-def handled(record: Input, target: Target) -> Part:
+def handling_part(record: Input, target: Target) -> Part:
     """Return how an input is handled; an input that is only read is dimmed."""
     words = handling(target, record)
     if record.mutation_type == "mutated_out_graph":
@@ -84,7 +84,7 @@ def output_listing(target: Target) -> Listing:
             Part(record.tensor.short() if record.tensor else "", "tensor"),
             human_bytes(record.tensor.bytes) if record.tensor else "",
             Part(aliasing(target, record), "alias" if record.base else "dim"),
-            Part(places(record.sites, home), "place"),
+            Part(line_numbers(record.sites, home), "place"),
         )
 
     rows = LazyRows(
@@ -97,14 +97,14 @@ def output_listing(target: Target) -> Listing:
     return Listing(OUTPUT_COLUMNS, rows, "no outputs")
 
 
-def left_lines(target: Target) -> Iterator[Line]:
+def side_effect_lines(target: Target) -> Iterator[Line]:
     """Yield what the function leaves outside without returning it: what it removes or empties."""
     for row in target.left:
         if not row.outputs:
-            yield from left_row(row, target)
+            yield from side_effect_row(row, target)
 
 
-def left_row(row: Left, target: Target) -> Iterator[Line]:
+def side_effect_row(row: Left, target: Target) -> Iterator[Line]:
     parts = (Part(row.place, "code"), Part(f"  {row.handling}", "mutation"), Part(f"  {row.reason}", "dim"))
     yield Line(parts, sites_link(row.sites), wrap=True)
     yield from site_lines(row.sites, "set by", target)
@@ -128,7 +128,7 @@ def input_details(record: Input, target: Target) -> Iterator[Line]:
     yield from tensor_lines(record)
     if record.reason:
         yield Line((Part(record.reason),), wrap=True)
-    yield Line((Part(handling(target, record), handled(record, target).role),), wrap=True)
+    yield Line((Part(handling(target, record), handling_part(record, target).role),), wrap=True)
     yield from site_lines(record.sites, "mutated by", target)
 
 
@@ -142,7 +142,7 @@ def output_details(record: Output, target: Target) -> Iterator[Line]:
     yield from site_lines(record.sites, "created by", target)
     for row in target.left:
         if record.index in row.outputs:
-            yield from left_row(row, target)
+            yield from side_effect_row(row, target)
 
 
 def tensor_lines(record: Input | Output) -> Iterator[Line]:
@@ -176,6 +176,6 @@ def sites_link(sites: tuple[Site, ...]) -> Link:
     return Link(tuple(site.span for site in sites))
 
 
-def places(sites: tuple[Site, ...], home: str | None) -> str:
+def line_numbers(sites: tuple[Site, ...], home: str | None) -> str:
     """Return the lines of the sites: `20`, or `20, 31`."""
     return ", ".join(dict.fromkeys(line_of(site.span, home) for site in sites))

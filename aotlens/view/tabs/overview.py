@@ -9,7 +9,7 @@ from aotlens.model.report import Memory, Partition, Report, SavedValue, Target, 
 from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, alive_folds, fold, lifetime
 from aotlens.view.ledger import kind_name
-from aotlens.view.names import node_in_phase
+from aotlens.view.names import first_names, node_in_phase
 from aotlens.view.origins import unknown_text
 from aotlens.view.plots import plot
 from aotlens.view.quantities import call_count, counted, human_bytes, human_ms, per_call
@@ -276,7 +276,7 @@ def aliased_part(target: Target) -> Part:
 
 def short_list(names: list[str]) -> str:
     """Up to two names, then how many more."""
-    return ", ".join(names) if len(names) <= 2 else f"{names[0]} and {len(names) - 1} more"
+    return first_names(names, 2 if len(names) == 2 else 1)
 
 
 def memory_fact(memory: Memory, target: Target) -> Line:

@@ -58,7 +58,7 @@ def by_bytes(values: Sequence[SavedValue]) -> tuple[SavedValue, ...]:
     return tuple(sorted(values, key=lambda saved: (-saved.bytes, own_first(saved.span))))
 
 
-def dearest_again(partition: Partition) -> tuple[RecomputedValue, ...]:
+def largest_recomputed(partition: Partition) -> tuple[RecomputedValue, ...]:
     """Return the recomputed values by the memory that saving them would take."""
     return tuple(sorted(partition.recomputed, key=lambda value: -value.bytes))
 
@@ -127,7 +127,7 @@ def nothing(partition: Partition | None) -> str:
 def recomputed_listing(target: Target) -> Listing:
     """Return the recomputed values, those that would take most memory first."""
     partition, home = target.partition, target.file
-    records = dearest_again(partition) if partition else ()
+    records = largest_recomputed(partition) if partition else ()
     text_at = texts()
 
     def cells_of(value: RecomputedValue) -> Cells:

@@ -7,7 +7,7 @@ from itertools import groupby
 from aotlens.model.report import Stage, StageNode, Target
 from aotlens.model.spans import line_of, line_text
 from aotlens.view.lineage import PARTITION, Fate, Lineage, Step
-from aotlens.view.names import bare_op
+from aotlens.view.names import bare_op, first_names
 from aotlens.view.quantities import call_count, counted, human_bytes
 from aotlens.view.reasons import reason_text
 from aotlens.view.stage_rows import AlignedRow, Alignment, summary
@@ -157,7 +157,7 @@ def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: 
         quiet, same = record.kind in ("unchanged", "rewired"), frozenset[str]()
         if record.kind == "rewired" and before and after:
             same = frozenset(before.inputs) & frozenset(after.inputs)
-        old = Part(short(record.reason), "dim")
+        old = Part(short_reason(record.reason), "dim")
         if before is not None:
             old = Part(call_text(before, same), "dim" if quiet else "removed")
         new = Part(call_text(after, same) if after else "", role if quiet else "added")
@@ -191,7 +191,7 @@ def diff_same(record: DiffRecord) -> tuple[object, ...]:
     return (record.kind, kind_of(before) if before is not None else "", after is None)
 
 
-def short(reason: str) -> str:
+def short_reason(reason: str) -> str:
     """Return a reason for a narrow cell, its subject first."""
     return reason.removeprefix("part of the ").replace("`aten.", "").replace(".default`", "").replace("`", "")
 
@@ -290,15 +290,14 @@ def step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[
             Part(f"{where + ' ':<{PLACE_WIDTH}}", "place"),
             Part(call_text(node), "name"),
             Part(f"  {node.tensor.short()}" if node.tensor else "", "tensor"),
-            Part(arrival(step.stage, node), "dim"),
+            Part(source_in_backward(step.stage, node), "dim"),
         )
         yield Line((*start, *parts), node_link(node), Jump("stages", f"{step.stage}/{name}"))
     if not step.nodes:
         yield Line((mark, label, Part(f"{'':<{PLACE_WIDTH}}{absence(step, seen)}", "dim")))
     for title, names in (("gradient", step.gradient), ("gradient of", step.gradient_of)):
         if names:
-            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-            names_part = Part(f"{title}  ", "dim"), Part(", ".join(names[:MOST_NAMES]) + more, "name")
+            names_part = Part(f"{title}  ", "dim"), Part(first_names(names, MOST_NAMES), "name")
             jump = Jump("stages", f"{step.stage}/{names[0]}")
             yield Line((below, *names_part), node_link(nodes[names[0]]), jump)
 
@@ -308,7 +307,7 @@ def stage_width(lineage: Lineage) -> int:
     return max([STAGE_WIDTH, *(len(name) + 1 for name in lineage.stages)])
 
 
-def arrival(stage: str, node: StageNode) -> str:
+def source_in_backward(stage: str, node: StageNode) -> str:
     """Return how a value of the forward is available in the backward."""
     if stage != "backward" or node.reason.startswith("part of"):
         return ""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from aotlens.model.report import Target, Wrapper, WrapperStep
 from aotlens.view.quantities import human_bytes, per_call
-from aotlens.view.tabs.ledger import places, site_lines, sites_link
+from aotlens.view.tabs.ledger import line_numbers, site_lines, sites_link
 from aotlens.view.tabs.rows import Cells, Column, LazyRows, Line, Listing, Part
 
 STEP_COLUMNS = (
@@ -31,7 +31,7 @@ def step_listing(target: Target) -> Listing:
             Part("+", "ok") if step.applied else Part("-", "dim"),
             Part(step.name, "name" if step.applied else "dim"),
             human_bytes(step.bytes_per_call) if step.bytes_per_call else "",
-            Part(places(step.sites, home), "place"),
+            Part(line_numbers(step.sites, home), "place"),
             Part(step.reason, "" if step.applied else "dim"),
         )
 
