@@ -44,13 +44,13 @@ MOVING: tuple[Pair, ...] = (
     ("g G", "first, last"),
     ("← →", "scroll a text sideways"),
     ("n N", "next, previous match"),
-    ("Enter", "open the details of the row"),
+    ("Enter", "open the row's details"),
     ("tab ⇧tab", "next, previous pane"),
 )
 LEGEND = (
     ("3.1M", "bytes that this line saves for the backward", "saved"),
     ("k4", "kernels that compute part of it", "op"),
-    ("M A", "an input is mutated; an output that aliases a tensor is created", "mutation"),
+    ("M A", "an input is mutated; an output aliases a tensor", "mutation"),
     ("E W i h", "error, warning, information, hint", "warning"),
     ("▌", "the line of the selected row; its expression is underlined", "accent"),
     ("•", "a row that belongs to the line under the source's cursor", "accent"),
