@@ -3,8 +3,8 @@
 Invariant: nothing here runs a stage; `pipeline.py` alone decides which stages run, and in which order.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ from aotlens.partition.regions import split_region
 from aotlens.policy import Policy
 from aotlens.runtime.module_call import bind_module
 from aotlens.runtime.module_text import LoadedModule, ModuleText
-from aotlens.torch_api.patches import FLEX_ON_CPU
+from aotlens.torch_api.patches import COMPILE, FLEX_ON_CPU
 from aotlens.torch_api.patching import patched
 
 
@@ -84,9 +84,11 @@ class Compilation:
     def decompositions(self) -> Decompositions:
         return decompositions_for(self.options)
 
-    def gpu_context(self) -> AbstractContextManager[None]:
-        """Return a context for capture that accepts what the options' GPU supports and the CPU does not."""
-        return patched(FLEX_ON_CPU) if self.options.gpu is not None else nullcontext()
+    @contextmanager
+    def capture_context(self) -> Iterator[None]:
+        """Let capture accept what the options' GPU supports and the CPU does not."""
+        with patched(COMPILE), patched(FLEX_ON_CPU) if self.options.gpu is not None else nullcontext():
+            yield
 
     def look_up(self, call: GraphCall) -> tuple["Compilation", Replay | None]:
         """Return the compilation with the graph's cache entry and, on a cache hit, the call to restore."""

@@ -108,7 +108,7 @@ def compile_joint(joint: JointProgram, module: Any, options: CompileOptions) -> 
 
 def _capture(call: DirectCall, compilation: Compilation, int_symbols: bool) -> tuple[Captured, Recorder]:
     settings = compilation.direct_settings(call, int_symbols)
-    with compilation.gpu_context():
+    with compilation.capture_context():
         captured, builder = capture_direct(call.fn, call.args, call.kwargs, settings, call.name)
     return compilation.with_output_structure(captured), builder
 

@@ -29,6 +29,8 @@ from aotlens.torch_api.fake import mute_fake_tensor_log
 from aotlens.torch_api.modes import below_views
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
 from aotlens.torch_api.operators import python_dispatcher
+from aotlens.torch_api.patches import COMPILE
+from aotlens.torch_api.patching import patched
 
 aten = torch.ops.aten
 
@@ -79,6 +81,7 @@ def written_inputs(
 def _below_autograd(recorder: Recorder, dynamic: bool) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mute_fake_tensor_log())
+        stack.enter_context(patched(COMPILE))
         if dynamic:
             stack.enter_context(python_dispatcher(KERNEL_DECOMPOSITIONS))
         stack.enter_context(recorder.fake_mode)

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from aotlens.torch_api.compiler_patches import INDUCTOR, INDUCTOR_GPU
 from aotlens.torch_api.fake_gpu import CPU, emulates_gpu
 from aotlens.torch_api.modes import without_autocast
+from aotlens.torch_api.patches import COMPILE
 from aotlens.torch_api.patching import patched
 from aotlens.torch_api.triton import default_triton_target
 
@@ -87,6 +88,7 @@ def compile_with_inductor(
         without_autocast(),
         V.set_fake_mode(fake_mode),
         _allow_real_constants(fake_mode),
+        patched(COMPILE),
         patched(INDUCTOR),
         patched(INDUCTOR_GPU, []) if on_gpu else nullcontext(),
         reset_provenance_globals(),
@@ -155,6 +157,7 @@ def run_joint_passes(module: Any, fake_mode: FakeTensorMode, config: dict[str, A
     ):
         if inductor_config.use_joint_graph_passes:
             with (
+                patched(COMPILE),
                 without_autocast(),
                 V.set_fake_mode(fake_mode),
                 _allow_real_constants(fake_mode),

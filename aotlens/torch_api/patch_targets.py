@@ -6,6 +6,7 @@ module of torch.
 
 import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol
@@ -48,6 +49,12 @@ def _named(path: str, load: bool) -> Any:
     for name in filter(None, names.split(".")):
         owner = getattr(owner, name, None)
     return owner
+
+
+@cache
+def _key(path: str) -> Any:
+    """The object at a path that is the key of an entry."""
+    return _named(path, load=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +109,14 @@ class Entry:
         return _named(self.owner, load)
 
     def own(self, holder: Any) -> Any:
-        return holder.get(_named(self.key, load=True), MISSING)
+        return holder.get(_key(self.key), MISSING)
 
     def value(self, holder: Any) -> Any:
         value = self.own(holder)
         return None if self.is_new and value is MISSING else value
 
     def put(self, holder: Any, value: Any) -> None:
-        key = _named(self.key, load=True)
+        key = _key(self.key)
         if value is MISSING:
             holder.pop(key, None)
         else:
@@ -134,11 +141,11 @@ class HigherOrderRule:
         return _named(f"torch:ops.higher_order.{self.operator}", load)
 
     def own(self, holder: Any) -> Any:
-        return holder.py_kernels.get(_named("torch:_C.DispatchKey.Autograd", load=True), MISSING)
+        return holder.py_kernels.get(_key("torch:_C.DispatchKey.Autograd"), MISSING)
 
     def value(self, holder: Any) -> Any:
         return self.own(holder)
 
     def put(self, holder: Any, value: Any) -> None:
-        holder.py_kernels[_named("torch:_C.DispatchKey.Autograd", load=True)] = value
+        holder.py_kernels[_key("torch:_C.DispatchKey.Autograd")] = value
         holder._dispatch_cache.clear()  # where the operator looks first

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, wraps
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from aotlens.torch_api.patch_targets import MISSING, Target
@@ -65,16 +66,13 @@ def patched(scope: Scope, handler: Any = None) -> Iterator[None]:
     """Within the block the rows of a scope are in force, and `handler` is what their functions call."""
     stack = _handlers(scope)
     stack.append(handler)
-    block = _Block(scope)
     try:
         with _LOCK:
-            _BLOCKS.append(block)
-            block.enter(scope.rows)
+            _enter(scope)
         yield
     finally:
         with _LOCK:
-            _BLOCKS.remove(block)
-            block.leave()
+            _leave(scope)
         if scope.every_thread:
             stack.remove(handler)  # another thread may have entered it since
         else:
@@ -86,15 +84,15 @@ def install(scope: Scope) -> None:
     with _LOCK:
         if scope.name not in _INSTALLED:
             _INSTALLED.add(scope.name)
-            _Block(scope).enter(scope.rows)
+            _enter(scope)
 
 
 def complete(name: str) -> None:
-    """Put rows of a scope in force whose modules were not loaded when its block was entered."""
-    for block in _BLOCKS:
-        if block.waiting and block.scope.name == name:
-            with _LOCK:
-                block.enter(block.waiting)
+    """Put rows of a scope in force whose modules were not loaded when it was entered."""
+    active = _ACTIVE.get(name)
+    if active is not None and active.waiting:
+        with _LOCK:
+            active.put(active.waiting)
 
 
 def routed(name: str) -> Callable[[Any, Current], Any]:
@@ -135,11 +133,15 @@ class _Layers:
 
     def __init__(self, target: Target, holder: Any) -> None:
         self.target, self.holder = target, holder
-        self.module_name = target.module
-        self.module = sys.modules.get(target.module)
+        self._module_name = target.module
+        self._module = sys.modules.get(target.module)
         self.original: Any = MISSING
         self.rows: list[tuple[Patch, Current]] = []
         self.counts: dict[int, int] = {}
+
+    def is_loaded(self) -> bool:
+        """Return True if the module is the one that was loaded when the name was looked up."""
+        return sys.modules.get(self._module_name) is self._module
 
     def add(self, patch: Patch, current: Current) -> None:
         count = self.counts.get(id(patch), 0)
@@ -163,50 +165,80 @@ class _Layers:
     def _put(self, patch: Patch, current: Current) -> None:
         before = self.target.value(self.holder)
         built = _BUILT.get(id(patch))
-        if built is None or built.original is not before or built.current is not current:
+        if built is None or not _is_same(built.original, before) or built.current is not current:
             built = _BUILT[id(patch)] = _Built(patch, before, current, patch.replace(before, current))
         self.target.put(self.holder, built.value)
 
 
+def _is_same(first: Any, second: Any) -> bool:
+    """Return True for one object; methods of one object are made anew each time that they are read."""
+    return first is second or (type(first) in _METHODS and bool(first == second))
+
+
+_METHODS = (MethodType, BuiltinMethodType)
 _LOCK = threading.RLock()
 _LAYERS: dict[Target, _Layers] = {}
-_ROWS: dict[int, tuple[Patch, _Layers]] = {}
-"""By the identity of a row: what to look up for it once."""
+"""By target: a name that torch has once has one entry."""
 _BUILT: dict[int, _Built] = {}
 """By the identity of a row: to enter a scope again only sets attributes."""
-_INSTALLED: set[str] = set()
-"""The scopes that stay."""
 
 
-class _Block:
-    """One time that a scope is entered.  Mutable: it notes each row that is in force, to undo it."""
+class _Active:
+    """A scope that is in force, however often it was entered.  Mutable: it notes the rows, to undo them."""
 
     def __init__(self, scope: Scope) -> None:
-        self.scope = scope
+        self.depth = 0
+        self.current = _current(scope.name, scope.every_thread)
         self.entered: list[tuple[_Layers, Patch]] = []
         self.waiting: tuple[Patch, ...] = ()
         """Rows whose modules are not loaded."""
 
-    def enter(self, rows: tuple[Patch, ...]) -> None:
-        current, waiting = _current(self.scope.name, self.scope.every_thread), []
+    def put(self, rows: tuple[Patch, ...]) -> None:
+        waiting = []
         for patch in rows:
             layers = _layers_of(patch)
             if layers is None:
                 waiting.append(patch)
             elif not patch.is_optional or layers.rows or patch.target.value(layers.holder) is not MISSING:
-                layers.add(patch, current)
+                layers.add(patch, self.current)
                 self.entered.append((layers, patch))
         self.waiting = tuple(waiting)
 
-    def leave(self) -> None:
-        for layers, patch in reversed(self.entered):
+
+_ACTIVE: dict[str, _Active] = {}
+"""By name, the scopes that are in force."""
+_INSTALLED: set[str] = set()
+"""The names of those that stay."""
+
+
+def _enter(scope: Scope) -> None:
+    active = _ACTIVE.get(scope.name)
+    if active is None:
+        active = _ACTIVE[scope.name] = _Active(scope)
+    active.depth += 1
+    if active.depth == 1:
+        active.put(scope.rows)
+    elif active.waiting:
+        active.put(active.waiting)
+
+
+def _leave(scope: Scope) -> None:
+    active = _ACTIVE[scope.name]
+    active.depth -= 1
+    if active.depth == 0:
+        del _ACTIVE[scope.name]
+        for layers, patch in reversed(active.entered):
             layers.remove(patch)
+
+
+_ROWS: dict[int, tuple[Patch, _Layers]] = {}
+"""By the identity of a row, what was looked up for it."""
 
 
 def _layers_of(patch: Patch) -> _Layers | None:
     """Return the layers on the name of a row; None where the row waits for its module."""
     row = _ROWS.get(id(patch))
-    if row is not None and sys.modules.get(row[1].module_name) is row[1].module:
+    if row is not None and (not patch.needs_loaded or row[1].is_loaded()):
         return row[1]
     holder = patch.target.holder(load=not patch.needs_loaded)
     if holder is None:
@@ -216,10 +248,6 @@ def _layers_of(patch: Patch) -> _Layers | None:
         layers = _LAYERS[patch.target] = _Layers(patch.target, holder)
     _ROWS[id(patch)] = patch, layers
     return layers
-
-
-_BLOCKS: list[_Block] = []
-"""The blocks that some thread is in."""
 
 
 class _Here(threading.local):
