@@ -5,6 +5,7 @@ import platform
 import pytest
 import torch
 
+from aotlens.analysis.records import AutogradChange
 from aotlens.errors import AotlensError
 from aotlens.model.codec import decode, encode
 from aotlens.model.report import Input, Output, Report, Target
@@ -58,7 +59,7 @@ def wrong_input(row: Input, facts: TensorFacts) -> list[str]:
         found.append(f"`{row.name}` is mutated, but no site says where")
     if mutated and not row.reason:
         found.append(f"`{row.name}` is mutated without a reason")
-    if row.requires_grad and not facts.requires_grad and "history" not in row.reason:
+    if row.requires_grad and not facts.requires_grad and AutogradChange.DETACHED.value not in row.reason:
         found.append(f"`{row.name}` requires no grad in eager")
     return found
 
