@@ -42,7 +42,7 @@ def checkpointed(advice: HasSpan) -> Fix | None:
     arguments = _segment(text, first, last)
     name, edits = _checkpoint_name(span.file, tree)
     wrapped = Edit(span, f"{name}({callee}, {arguments}, use_reentrant=False)")
-    return Fix(f"Compute `{callee}` again in the backward", (wrapped, *edits))
+    return Fix(f"Recompute `{callee}` in the backward", (wrapped, *edits))
 
 
 def _start(node: ast.expr | ast.keyword) -> tuple[int, int]:

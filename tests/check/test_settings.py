@@ -67,7 +67,7 @@ def test_without_a_file_everything_is_told(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("max-saved-byte = 3", "no setting `max-saved-byte`; did you mean `max-saved-bytes`?"),
-        ('max-saved-bytes = "3 parsecs"', "max-saved-bytes: '3 parsecs' is no size"),
+        ('max-saved-bytes = "3 parsecs"', "max-saved-bytes: '3 parsecs' is not a size"),
         ("max-saved-bytes = 1.5", 'max-saved-bytes takes bytes, as 1048576 or "64 MiB", found 1.5'),
         ("max-wrapper-steps = true", "max-wrapper-steps takes a whole number, found True"),
         ('select = ["AL3", "AL109"]', "select: no diagnostic `AL109`; there is AL105"),
@@ -76,7 +76,7 @@ def test_without_a_file_everything_is_told(tmp_path: Path) -> None:
         ('policy = "best"', "policy: no partition policy 'best'"),
         ("per-file = 3", "[tool.aotlens.per-file] takes tables"),
         ('[tool.aotlens.per-file."a"]\nexclude = []', '[tool.aotlens.per-file."a"] has no setting `exclude`'),
-        ('[tool.aotlens.per-target."a.py"]\nmax-peak-bytes = 1', '"a.py"] is no FILE::NAME'),
+        ('[tool.aotlens.per-target."a.py"]\nmax-peak-bytes = 1', '"a.py"] is not FILE::NAME'),
         ("x = ", "cannot read "),
     ],
 )

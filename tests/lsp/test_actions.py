@@ -68,7 +68,7 @@ def offered(shared: StrictClient, uri: str, line: int, character: int) -> dict[s
 def test_a_call_that_keeps_memory_can_be_checkpointed(shared: StrictClient) -> None:
     uri = traced(shared)
     line, character = place_of("self.up(x)")
-    title = "Checkpoint this call: compute `self.up` again in the backward (it keeps 8.0 KiB)"
+    title = "Checkpoint this call: recompute `self.up` in the backward (it saves 8.0 KiB)"
     edits = offered(shared, uri, line, character)[title]
     assert [one["newText"] for one in edits] == [
         "checkpoint(self.up, x, use_reentrant=False)",

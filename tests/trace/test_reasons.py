@@ -112,9 +112,9 @@ def test_a_graph_that_we_know_is_solved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("type_", "operator", "note"),
     [
-        ("f32[4][1]cpu", "mylib.secret.default", "`mylib.secret.default` is no operator"),
-        ("f32[4][1]cpu", "load_library.x.default", "`load_library.x.default` is no operator"),
-        ("f32[4][1]cpu", "aten.__class__.default", "is no operator"),
+        ("f32[4][1]cpu", "mylib.secret.default", "`mylib.secret.default` is not an operator"),
+        ("f32[4][1]cpu", "load_library.x.default", "`load_library.x.default` is not an operator"),
+        ("f32[4][1]cpu", "aten.__class__.default", "is not an operator"),
         ("f32[u0][1]cpu", "aten.sin.default", "has no value in the log"),
         ("DTensor(f32[4])", "aten.sin.default", "a value of type `DTensor(f32[4])`"),
     ],

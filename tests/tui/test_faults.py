@@ -60,7 +60,7 @@ def test_a_script_that_hangs_and_a_worker_that_is_killed_are_one_key_from_anothe
     terminal.run("env", mark, sys.executable, "-m", "aotlens", "tui", str(script))
     terminal.wait(lambda screen: "› run" in screen)
     terminal.keys("Escape")
-    terminal.wait(lambda screen: "The trace was cancelled" in screen and "r traces again" in screen)
+    terminal.wait(lambda screen: "The trace was cancelled" in screen and "r retraces" in screen)
     terminal.keys("r")
     terminal.wait(lambda screen: "› run" in screen)
     for process in marked(mark)[1:]:
@@ -68,7 +68,7 @@ def test_a_script_that_hangs_and_a_worker_that_is_killed_are_one_key_from_anothe
             os.kill(process, signal.SIGKILL)
     screen = terminal.wait(lambda screen: "trace failed" in screen)
     assert "The tracing process was killed" in screen
-    assert "r traces again" in screen
+    assert "r retraces" in screen
     terminal.keys("r")
     terminal.wait(lambda screen: "› run" in screen)
     terminal.keys("q")

@@ -102,4 +102,4 @@ def test_an_answer_says_whose_choice_it_changes() -> None:
     partition = solved.targets[0].partition
     assert partition is not None
     shown = [line.text for line in tradeoff_lines(partition)]
-    assert any("recompute:addmm  beside our solver's choice under min-cut" in line for line in shown)
+    assert any("recompute:addmm  compared with our solver's choice under min-cut" in line for line in shown)

@@ -75,10 +75,7 @@ def test_a_failure_shows_the_users_traceback_and_r_retries() -> None:
             "",
             "ValueError: heads must divide width (model.py:20)",
             "",
-            (
-                "r traces again · e opens sample_model.py:20 · "
-                f"{LOG_KEY} shows what the script printed · q quits"
-            ),
+            (f"r retraces · e opens sample_model.py:20 · {LOG_KEY} shows what the script printed · q quits"),
         ]
         traceback = app.workbench.query_one("#traceback")
         assert traceback.text.raw == tuple(RAISED.traceback.splitlines())  # type: ignore[attr-defined]
@@ -276,7 +273,7 @@ def test_a_fault_of_the_app_is_told_in_few_lines_without_the_report(monkeypatch:
         console.print(told[0])
     text = printed.get()
     assert "RuntimeError: a bug" in text
-    assert "this is a fault of aotlens" in text
+    assert "this is a bug of aotlens" in text
     assert text.count("\n") < 120
     assert "sample_model" not in text
 
