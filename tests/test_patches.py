@@ -1,5 +1,6 @@
 """What aotlens changes in torch: the table, and that torch is as it was outside of a scope."""
 
+import copy
 import threading
 from importlib import import_module
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import aotlens
 from aotlens.torch_api.compiler_patches import BACKEND, LISTEN, NO_GPU
 from aotlens.torch_api.patch_targets import Attribute, Entry
 from aotlens.torch_api.patches import COMPILE, REGISTRATIONS, SCOPES, TRACE
@@ -172,3 +174,17 @@ def test_the_page_has_every_row() -> None:
     page = (ROOT / "docs/architecture/torch.md").read_text(encoding="utf-8")
     assert [line for of in SCOPES for line in section(of) if line not in page] == []
     assert [item.what for item in REGISTRATIONS if f"| {item.what} |" not in page] == []
+
+
+def test_a_graph_is_written_after_the_compilation_too() -> None:
+    """fx writes the text when it is read; torch alone writes `aten.random.from` as no Python."""
+    graphs: list[Any] = []
+
+    def keep(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    x = torch.ones(4, requires_grad=True)
+    aotlens.aot_function(lambda x: x.clone().random_(2, 9) * x, keep, keep)(x)
+    assert "getattr(torch.ops.aten.random, 'from')" in graphs[0].code
+    assert "getattr(torch.ops.aten.random, 'from')" in copy.deepcopy(graphs[0]).code

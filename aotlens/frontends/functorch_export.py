@@ -30,6 +30,7 @@ from aotlens.joint.records import JointProgram
 from aotlens.options import Backend, CompileOptions, PartitionFunction, SideEffects
 from aotlens.partition.graph_modules import default_partition
 from aotlens.pipeline import compile_joint, trace_direct
+from aotlens.torch_api.graph_text import write_keywords
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
@@ -241,5 +242,5 @@ def _start_from_loss(module: fx.GraphModule, joint: JointProgram) -> None:
     output = graph.output_node()
     output.args = ((*values[: len(results)], *grads),)
     output.meta["desc"] = [out.slot for out in (*results, *joint.gradients)]
-    graph.set_codegen(fx.graph.CodeGen())
+    write_keywords(graph)
     module.recompile()

@@ -20,6 +20,7 @@ from aotlens.ir.slots import BackwardRngState, RngState, Tangent
 from aotlens.ir.symbols import SymbolicExpression, bind_unbacked_symbols, expression_nodes
 from aotlens.ir.watched_module import WatchedGraphModule, watch
 from aotlens.model.report import Span
+from aotlens.torch_api.graph_text import write_keywords
 
 aten = torch.ops.aten
 
@@ -31,6 +32,7 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
     nothing is a view.
     """
     graph = fx.Graph()
+    write_keywords(graph)
     converted: dict[int, Any] = {}
     """Per node, a graph node, or the number that its size specialised to."""
     owned: dict[str, Any] = {}

@@ -15,6 +15,7 @@ the installed one has.  `scripts/torch_versions.py` tries all of them.
     fake_kernels          corrections of kernels that compute fake tensors
     symbolic              symbolic sizes and their environment
     rng                   RNG state and generators
+    graph_text            the Python text of fx's graphs
     hop                   higher-order operators, flex attention
     objects               torchbind objects
     triton                the user's Triton kernels

@@ -9,6 +9,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 
+from aotlens.torch_api.graph_text import PyTreeCodeGenWithKeywords
 from aotlens.torch_api.operators import python_dispatcher
 
 __all__ = [
@@ -138,10 +139,10 @@ def set_joint_signature(
 
     It returns outputs and gradients, whose numbers are the pair `results`.
     """
-    from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
+    from torch.fx.graph import _PyTreeInfo
 
     arguments = pytree.tree_structure(([0] * primals, [0] * tangents, *[0] * len(states)))
     outputs = pytree.tree_structure(([0] * results[0], [0] * results[1]))
     names = ["primals", "tangents", *states]
-    module.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(names, arguments, outputs)))
+    module.graph.set_codegen(PyTreeCodeGenWithKeywords(_PyTreeInfo(names, arguments, outputs)))
     module.recompile()

@@ -57,6 +57,7 @@ __all__ = [
     "CUSTOM_FUNCTIONS",
     "FLEX_ON_CPU",
     "GRAD_MODE",
+    "GRAPH_TEXT",
     "RECURRENT_DROPOUT",
     "TRACE",
 ]
@@ -261,6 +262,12 @@ FLEX_ON_CPU = Scope(
     ),
 )
 
+_OPERATOR_NAME = Patch(
+    Attribute("torch.fx.graph", "_get_qualified_name"),
+    operator_name,
+    "fx writes a call of `aten.random.from`, whose name is a keyword, as no Python",
+)
+
 COMPILE = Scope(
     "compile",
     "a stage of a compilation runs",
@@ -273,16 +280,15 @@ COMPILE = Scope(
             needs_loaded=True,
             is_optional=True,
         ),
-        Patch(
-            Attribute("torch.fx.graph", "_get_qualified_name"),
-            operator_name,
-            "fx writes a call of `aten.random.from`, whose name is a keyword, as no Python",
-        ),
+        _OPERATOR_NAME,
     ),
 )
 
+GRAPH_TEXT = Scope("graph text", "fx writes the text of one of our graphs, at any time", (_OPERATOR_NAME,))
+
 SCOPES: tuple[Scope, ...] = (
     COMPILE,
+    GRAPH_TEXT,
     TRACE,
     RECURRENT_DROPOUT,
     GRAD_MODE,
