@@ -289,6 +289,8 @@ def _tensors_in(values: Iterable[Any]) -> Iterator[Any]:
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _tensors_in(value)
+        elif isinstance(value, dict):  # the arguments of a Triton kernel
+            yield from _tensors_in(value.values())
 
 
 def _storage_state(storage: Storage) -> StorageState:

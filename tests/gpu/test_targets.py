@@ -121,8 +121,8 @@ def test_an_unknown_name_offers_the_nearest(wanted: str, message: str) -> None:
 def test_a_gpu_without_a_source_for_its_figures(wanted: str, sm: str, closest: str) -> None:
     with pytest.raises(UserError) as raised:
         find_target(wanted)
-    assert str(raised.value).startswith(f"GPU '{wanted}' ({sm}) has no row in the table: for its")
-    assert str(raised.value).endswith(f"none is guessed; the closest is {closest}")
+    assert str(raised.value).startswith(f"GPU '{wanted}' ({sm}) is not in the table, because its")
+    assert str(raised.value).endswith(f"are not published; the closest is {closest}")
 
 
 @pytest.mark.parametrize("wanted", ["mi300x", "MI300X", "gfx942", "AMD Instinct MI250", "rx7900xtx"])

@@ -154,7 +154,7 @@ def test_a_kernel_that_triton_refuses_leaves_the_others(monkeypatch: pytest.Monk
     target = target_of(scaled_softmax, torch.randn(64, 128, requires_grad=True))
     forward, backward = target.kernels
     assert re.fullmatch(
-        r"Triton refuses line \d+ of the kernel, `tl.keep\(.*\)`: .* has no attribute 'keep'.*", forward.error
+        r"Triton rejects line \d+ of the kernel, `tl.keep\(.*\)`: .* has no attribute 'keep'.*", forward.error
     )
     assert (backward.phase, backward.error, len(backward.texts)) == ("backward", "", 5)
     printed = "".join(line.plain for line in kernel_lines(target, Page(200, target.file)))

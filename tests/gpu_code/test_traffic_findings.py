@@ -132,13 +132,13 @@ def test_one_field_of_many(rows: dict[str, Rows]) -> None:
     assert (found.code, found.severity) == ("AL605", "warning")
     assert found.span is not None
     assert found.span.line == _line(one_field)
-    assert "reads 4.0 MiB that lie apart in memory: on sm_90 32.0 MiB are moved for it" in found.message
+    assert "reads 4.0 MiB that are scattered in memory: on sm_90 32.0 MiB are read for it" in found.message
 
 
 def test_single_elements_at_given_places(rows: dict[str, Rows]) -> None:
     (found,) = _found(rows, "single_elements")
     assert (found.code, found.severity) == ("AL605", "information")
-    assert "at places that data gives: on sm_90 up to 16.0 MiB are moved" in found.message
+    assert "at data-dependent indices: on sm_90 up to 16.0 MiB are read" in found.message
 
 
 @pytest.mark.parametrize("name", QUIET)

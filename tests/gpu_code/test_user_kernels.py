@@ -194,7 +194,7 @@ def test_launches_are_interpreted_where_no_gpu_is() -> None:
 def test_a_launch_that_a_gpu_could_not_make_either_is_refused() -> None:
     with emulating("h100", fake=False):
         x, out = torch.randn(100, device="cuda"), torch.empty(100, device="cuda")
-        with pytest.raises(UserError, match="`x_ptr` on the CPU, and other tensors on cuda:0"):
+        with pytest.raises(UserError, match="`x_ptr` on the CPU and other tensors on cuda:0"):
             doubling[(2,)](x.cpu(), out, 100, BLOCK=64)
         with pytest.raises(
             UserError, match=r"reaches outside of .* memory, at `x = tl.load.*: reads 28 of 64"
