@@ -587,6 +587,6 @@ def test_a_gradient_that_is_kept_of_what_is_written_to_is_refused() -> None:
     call(leaf(3, 4) * 1, w)
     x.retain_grad()
     before = x.detach().clone()
-    with pytest.raises(RuntimeError, match=r"writes to `x`, whose gradient is to be kept"):
+    with pytest.raises(RuntimeError, match=r"writes to `x`, on which `retain_grad` was called"):
         call(x, w)
     assert torch.equal(x, before)

@@ -373,14 +373,14 @@ def scaled_by(at: int) -> Tensor:
 
 
 RECOMPILED: dict[str, tuple[Callable[[int], tuple[Any, ...]], str]] = {
-    "number": (lambda at: (torch.ones(2), at), "`step` is 7, and was 6: it is built in; a tensor of it"),
+    "number": (lambda at: (torch.ones(2), at), "`step` is 7, and was 6: it is a constant; as a tensor"),
     "sizes": (
         lambda at: (torch.ones(at, 3),),
         r"`x` is \[7, 3\], and was \[6, 3\]: `CompileOptions\(dynamic",
     ),
     "strides": (lambda at: (torch.ones(9, at + 1)[:, 0],), "`x` differs in the sizes and strides"),
     "types": (lambda at: (torch.ones(at), torch.ones(1, dtype=DTYPES[at % 2])), "`step` differs in the type"),
-    "closure": (lambda at: (scaled_by(at),), "what it reads beside its"),
+    "closure": (lambda at: (scaled_by(at),), "a free variable or the structure of the arguments differs"),
 }
 
 
@@ -805,7 +805,7 @@ def test_the_module_text_tells_the_sign_of_zero() -> None:
     x = torch.ones(2)
     call = compile_direct(signs, (x, 0.0), {}, CompileOptions("eager")).call
     assert torch.equal(call(x, 0.0), torch.ones(2))
-    with pytest.raises(ValueError, match=r"`a` is built in as 0.0, got -0.0"):
+    with pytest.raises(ValueError, match=r"`a` is the constant 0.0, got -0.0"):
         call(x, -0.0)
 
 
@@ -876,7 +876,7 @@ def test_a_gradient_of_the_surroundings_that_comes_later_is_seen() -> None:
     x = plain(3)
     torch.testing.assert_close(call(x), x)
     weight.grad = plain(3)
-    with pytest.raises(ValueError, match=r"reads `weight.grad` and is for a call that finds none there"):
+    with pytest.raises(ValueError, match=r"reads `weight.grad`, which was None when it was compiled"):
         call(x)
 
 

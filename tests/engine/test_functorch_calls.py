@@ -149,7 +149,7 @@ def test_partition_function_that_answers_something_else(answer: Any) -> None:
     def partition(joint: Any, inputs: Any, **kwargs: Any) -> Any:
         return answer
 
-    message = r"the partition function `partition` answered \w+ \(.*\); it answers two graph modules"
+    message = r"the partition function `partition` returned \w+ \(.*\); it must return two graph modules"
     with pytest.raises(aotlens.AotlensError, match=message):
         aotlens.aot_function(cos_chain, aotlens.nop, partition_fn=partition)(*leaves((3, 4)))
 

@@ -26,12 +26,14 @@ def test_a_number_that_the_function_counts_is_built_in_for_one_call() -> None:
 
     fn, x = compiled(counts), torch.ones(2)
     assert fn(x).tolist() == [1, 1]
-    with pytest.warns(UserWarning, match="anew at each call: it changes the closure variable `calls`"):
+    with pytest.warns(
+        UserWarning, match="is recompiled at each call: it changes the closure variable `calls`"
+    ):
         assert fn(x).tolist() == [2, 2]
     assert (fn(x).tolist(), calls) == ([3, 3], 3)  # told once
 
 
-@pytest.mark.filterwarnings("ignore:.*anew at each call")
+@pytest.mark.filterwarnings("ignore:.*is recompiled at each call")
 def test_items_of_an_iterator_are_those_of_each_call() -> None:
     numbers = itertools.count(1)
     fn = compiled(lambda x: x * next(numbers))
@@ -74,7 +76,7 @@ def test_gradients_of_closures() -> None:
 
     fn, x = compiled(step), torch.ones(2)
     assert fn(x).tolist() == [2, 2]
-    with pytest.raises(ValueError, match=r"reads `weight.grad` and is for a call that finds none there"):
+    with pytest.raises(ValueError, match=r"reads `weight.grad`, which was None when it was compiled"):
         fn(x)
     with pytest.raises(UnsupportedError, match=r"reads `weight.grad`, which the caller has set"):
         compiled(step)(x)

@@ -100,7 +100,7 @@ def test_what_is_put_in_stands_at_the_users_expression_on_its_side() -> None:
     forward = fused[FUSED]
     backward = fused[FUSED_BACKWARD]
     assert (forward.origin.backward, backward.origin.backward) == (False, True)
-    assert all(node.origin.reason.startswith("put by a pass of Inductor's") for node in put)
+    assert all(node.origin.reason.startswith("added by an Inductor pass, ") for node in put)
 
 
 def test_what_a_pass_leaves_alone_is_the_same_node() -> None:

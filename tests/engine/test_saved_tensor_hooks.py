@@ -74,7 +74,7 @@ def test_a_call_under_other_hooks_is_refused() -> None:
     for other in (nullcontext(), widened()):
         with (
             other,
-            pytest.raises(ValueError, match="the hooks on saved tensors must be the two graph modules"),
+            pytest.raises(ValueError, match="the saved-tensor hooks must be the two graph modules"),
         ):
             found.call(*arguments())
 

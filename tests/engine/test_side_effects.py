@@ -132,17 +132,17 @@ def test_the_text_refuses_another_kind_of_state() -> None:
     compiled.call(torch.ones(3))
     torch.testing.assert_close(module.mean, torch.ones(3))
     module.mean = torch.zeros(2, 3)
-    with pytest.raises(ValueError, match="is for the attribute `mean` as it was"):
+    with pytest.raises(ValueError, match="compiled for the former value of the attribute `mean`"):
         compiled.call(torch.ones(3))
     module.mean = None  # type: ignore[assignment]
-    with pytest.raises(ValueError, match="is for the attribute `mean` as it was"):
+    with pytest.raises(ValueError, match="compiled for the former value of the attribute `mean`"):
         compiled.call(torch.ones(3))
 
 
 def test_the_text_refuses_what_only_a_first_call_finds() -> None:
     compiled = compile_direct(Last(), (torch.ones(2, 3),), {}, EAGER)
     compiled.call(torch.ones(2, 3))
-    with pytest.raises(ValueError, match="is for the attribute `last` as it was"):
+    with pytest.raises(ValueError, match="compiled for the former value of the attribute `last`"):
         compiled.call(torch.ones(2, 3))
 
 

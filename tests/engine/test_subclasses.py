@@ -142,7 +142,7 @@ def test_double_backward_is_refused_by_name() -> None:
     x = two_leaf(3)
     out = compiled(lambda x: x * x, x).call(x)
     (gradient,) = torch.autograd.grad(out, x, torch.ones_like(out.detach()), create_graph=True)
-    with pytest.raises(RuntimeError, match="takes or gives a tensor subclass"):
+    with pytest.raises(RuntimeError, match="takes or returns a tensor subclass"):
         torch.autograd.grad(gradient, x, torch.ones_like(gradient.detach()))
 
 

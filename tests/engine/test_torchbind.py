@@ -160,7 +160,7 @@ def test_inductor_keeps_the_order_of_calls_and_the_memory_that_objects_hold(
 
 def test_inductor_refuses_an_object_that_the_function_reaches_by_itself() -> None:
     numbers = foo()
-    with pytest.raises(BackendError, match=r"torchbind object that the function reaches.*as an argument"):
+    with pytest.raises(BackendError, match=r"torchbind object that is a free variable.*as an argument"):
         compile_direct(
             lambda x: numbers.add_tensor(x) * 2, (torch.randn(3),), {}, CompileOptions(backend="inductor")
         )
