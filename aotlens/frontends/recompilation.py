@@ -87,8 +87,7 @@ class Recompilations:
             known, values = self._before
             differences = _differences(known, described, names, list(zip(values, leaves, strict=False)))
             warnings.warn(
-                f"`{self._name}` was recompiled {WARN_AFTER} times;"
-                f" the arguments that differed: {differences}",
+                f"`{self._name}` was recompiled {WARN_AFTER} times, last because {differences}",
                 stacklevel=3,
             )
         last = self._count == WARN_AFTER - 1

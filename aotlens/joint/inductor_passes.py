@@ -30,7 +30,7 @@ from aotlens.ir.symbols import symbolic_numbers_of
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api.inductor import run_joint_passes
 
-REASON = "added by an Inductor pass, which fused several operators of your code"
+REASON = "added by an Inductor pass, in place of operators of your code"
 STAGE = "joint passes"
 MARK = "aotlens"
 """Key in a node's custom metadata, which passes copy to the nodes that they insert in its place."""

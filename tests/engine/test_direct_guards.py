@@ -396,7 +396,7 @@ def test_many_compilations_are_told_once_with_the_argument_that_differs(
         for at in range(12):
             compiled(*arguments(at))
     (warning,) = told
-    assert re.search(rf"`scaled` was recompiled 8 times.*{message}", str(warning.message))
+    assert re.search(rf"`scaled` was recompiled 8 times, last because .*{message}", str(warning.message))
     assert warning.filename == __file__
 
 
