@@ -93,7 +93,7 @@ def traced(editor: EditorPage) -> None:
     editor.lens("Trace").click()
     editor.lens("training · ")
     assert "saves 3.5 MiB" in editor.lenses()[0], editor.lenses()
-    assert editor.lenses()[0].endswith("backward | wrapper | verify | trace again | terminal app")
+    assert editor.lenses()[0].endswith("backward | wrapper | verify | retrace | terminal app")
     for hint in (": f32[8, 256, 256]", "saved 2.0 MiB", "mutated seen"):
         editor.see_hint(hint)
     editor.see(".squiggly-info")

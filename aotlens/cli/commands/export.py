@@ -70,4 +70,4 @@ def _single(targets: tuple[Target, ...], name: TargetName, capture: int | None) 
         return targets[0]
     rows = "".join(f"\n  {number}  {described(target)}" for number, target in enumerate(targets, start=1))
     hint = "name one with SCRIPT::name, or choose by --capture N"
-    raise TargetError(f"{name} has {len(targets)} captures and a module holds one; {hint}:{rows}")
+    raise TargetError(f"{name} has {len(targets)} captures, and a module contains one; {hint}:{rows}")
