@@ -70,6 +70,6 @@ def test_a_trace_shows_in_the_editor() -> None:
 def test_an_example_through_the_real_worker() -> None:
     told = emacs(ROOT / "examples" / "attention.py", "weights.sum", REAL)
     assert told["TRACED"] == ["attend"]
-    assert "`seen` is changed in place" in told["DIAGNOSTIC"][0]
+    assert "`seen` is mutated in place" in told["DIAGNOSTIC"][0]
     assert told["HOVER"][0].startswith("weights.sum(")
     assert told["GRAPH"][0].startswith("def forward_graph(")

@@ -54,7 +54,7 @@ def test_an_example_through_the_real_worker() -> None:
     line = lines.index("    state.add_(x)") + 1
     shown = neovim(example, "mutation_with_gradient", line, REAL, AOTLENS_TUI="1")
     (finding,) = told(shown, "DIAGNOSTIC")
-    assert finding.startswith(f"{line}:4 aotlens `state` is changed in place")
+    assert finding.startswith(f"{line}:4 aotlens `state` is mutated in place, and autograd must record it")
     assert told(shown, "HOVER")[0].startswith("`state.add_(x)` · `f32[2, 3]`")
     assert told(shown, "GRAPH") == ["def backward_graph(tangent_state, tangent_out):"]
     assert "TUI" in shown
@@ -76,7 +76,7 @@ def test_a_trace_shows_in_the_editor() -> None:
         "8 backward",
         "8 wrapper",
         "8 verify",
-        "8 trace again",
+        "8 retrace",
         "8 terminal app",
     ]
     assert told(shown, "COMPLETES") == ["Block score"]

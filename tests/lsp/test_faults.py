@@ -173,7 +173,7 @@ def test_a_tracing_process_that_says_nothing_is_ended(tmp_path: Path) -> None:
         uri = process.client.open(path)
         started = worker_of(process.popen.pid)
         answer = process.client.command("aotlens.trace", uri, "f")
-        assert answer["message"].endswith(" s and was ended: trace again")
+        assert answer["message"].endswith(" s and was stopped: retrace")
         assert process.client.all("window/showMessage") == [{"type": 1, "message": answer["message"]}]
         assert not alive(started)
         assert process.client.at("hover", uri, 0, 0) is None

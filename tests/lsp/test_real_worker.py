@@ -73,7 +73,7 @@ def test_an_example_with_a_mutation_that_autograd_must_see(client: StrictClient)
         "start": {"line": line, "character": 4},
         "end": {"line": line, "character": 17},
     }
-    assert finding["message"].startswith("`state` is changed in place")
+    assert finding["message"].startswith("`state` is mutated in place, and autograd must record it")
     hints = [(one["position"]["line"], one["label"]) for one in client.in_all("inlayHint", uri)]
     assert hints == [(head, "mutated")]
     lenses = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}})

@@ -154,9 +154,9 @@ COMMAND = "workspace/executeCommand"
         (
             COMMAND,
             {"command": "aotlens.trace"},
-            r"-32602: .*aotlens\.trace takes \[uri, qualname\], found \[\]",
+            r"-32602: .*aotlens\.trace takes \[uri, qualname\], got \[\]",
         ),
-        (COMMAND, {"command": "aotlens.trace", "arguments": [7]}, "-32602: .*takes strings, found 7"),
+        (COMMAND, {"command": "aotlens.trace", "arguments": [7]}, "-32602: .*takes strings, got 7"),
     ],
 )
 def test_a_bad_request_is_refused_by_name(

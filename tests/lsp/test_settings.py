@@ -18,4 +18,4 @@ def test_another_policy_is_named_and_the_default_taken(policy: object) -> None:
     forms = "min-cut, default, budget=BYTES|FRACTION, save:NAME, recompute:NAME, save:FILE:LINE"
     assert len(problems) == 1
     assert problems[0].startswith(f"aotlens.policy: expected a policy ({forms}")
-    assert problems[0].endswith(f"found {policy!r}; using 'min-cut'")
+    assert problems[0].endswith(f"got {policy!r}; using 'min-cut'")

@@ -68,7 +68,7 @@ def test_what_if_weighs_our_solvers_choice_on_the_logged_graph() -> None:
 
 def test_the_text_says_whose_choice_a_what_if_changes() -> None:
     ended = aotlens("inspect", f"{INDUCTOR}::0/0", "--what-if", "recompute:addmm")
-    assert "recompute:addmm, beside our solver's choice under min-cut, not torch's" in ended.out
+    assert "recompute:addmm, compared with our solver's choice under min-cut, not torch's" in ended.out
 
 
 def test_a_what_if_that_no_target_answers_is_an_error() -> None:

@@ -130,5 +130,5 @@ def test_a_mapping_has_two_folders(tmp_path: Path) -> None:
     assert parse_mapping(f"/home/ada={tmp_path}") == PathMapping("/home/ada", tmp_path.resolve())
     with pytest.raises(UserError, match="write OLD=NEW"):
         parse_mapping("/home/ada")
-    with pytest.raises(UserError, match="is no folder here"):
+    with pytest.raises(UserError, match="is not a folder here"):
         parse_mapping("/home/ada=/no/such/folder")

@@ -32,7 +32,7 @@ def test_nothing_is_found_for_letters_that_no_name_has() -> None:
 
 def test_each_kind_of_thing_leads_to_its_tab() -> None:
     kinds = {named.what.partition(" ")[0]: named.jump.tab for named in NAMES.things}
-    assert {kinds[kind] for kind in ("parameter", "result", "saved", "computed", "kernel")} == {
+    assert {kinds[kind] for kind in ("parameter", "result", "saved", "recomputed", "kernel")} == {
         "ledger",
         "saved",
         "kernels",

@@ -178,4 +178,4 @@ def test_a_page_takes_no_stage(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("")
     ended = aotlens("inspect", "x.py", "--format", "html", "--stage", "joint", cwd=tmp_path)
     assert (ended.code, ended.out) == (2, "")
-    assert "--stage shows a part as text" in ended.err
+    assert "--stage selects a part of the text: remove it" in ended.err
