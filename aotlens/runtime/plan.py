@@ -16,7 +16,7 @@ from aotlens.ir.tensor_text import size_bytes
 from aotlens.joint.records import JointProgram
 from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.leaves import is_leaf, reshaped_leaves, views_of_leaf
+from aotlens.runtime.leaves import is_leaf, views_of_leaf
 from aotlens.runtime.mutations import changes_metadata_only
 
 
@@ -171,9 +171,9 @@ class SetGradMode(Step):
     """None where it leaves its caller's."""
 
 
-def wrapper_plan(parts: Partitioned, has_backward: bool) -> tuple[Step | Part, ...]:
-    """The steps of `call`, in the order in which they run."""
-    planner = _Planner(parts, has_backward)
+def wrapper_plan(parts: Partitioned, reshaped: tuple[InputAliasInfo, ...]) -> tuple[Step | Part, ...]:
+    """Return the steps of `call` in order; `reshaped` are the leaves whose new sizes autograd must see."""
+    planner = _Planner(parts, reshaped)
     return (
         UnpackArguments(),
         CheckArguments(),
@@ -191,11 +191,11 @@ def wrapper_plan(parts: Partitioned, has_backward: bool) -> tuple[Step | Part, .
 
 
 class _Planner:
-    def __init__(self, parts: Partitioned, has_backward: bool) -> None:
+    def __init__(self, parts: Partitioned, reshaped: tuple[InputAliasInfo, ...]) -> None:
         self._joint = parts.joint
         self._captured = parts.joint.captured
         self._meta = parts.joint.meta
-        self._reshaped = tuple(reshaped_leaves(parts)) if has_backward else ()
+        self._reshaped = reshaped
 
     def before_the_graphs(self) -> Iterator[Step]:
         on = (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)

@@ -96,7 +96,7 @@ class WrapperText:
         self._nested: tuple[str, ...] = ()
         """Flat names of arguments that come in nested containers."""
         self._aliases = OutputAliases(builder, self._captured, names, self.arguments)
-        self._reshaped = reshaped_leaves(parts) if code.backward is not None else ()
+        self._reshaped = tuple(reshaped_leaves(parts)) if code.backward is not None else ()
 
     def write(self) -> None:
         """Write `def call(…)` with its steps, in the order in which they run."""
@@ -106,7 +106,7 @@ class WrapperText:
         owned = len(arguments) - (structure.arguments.num_leaves if structure.arguments else 0)
         self._nested = () if flat else tuple(arguments[owned:])
         parameters = [*(arguments if flat else arguments[:owned]), *([] if flat else ["*args", "**kwargs"])]
-        plan = wrapper_plan(self._parts, self._code.backward is not None)
+        plan = wrapper_plan(self._parts, self._reshaped)
         self._builder.add("", "")
         with self._builder.block(f"def call({', '.join(parameters)}):"):
             for step in plan:
