@@ -57,4 +57,5 @@ CASES = (
         "mutation by `{mutation}` of operand {index} in a subgraph of `{operator}`",
         "write to a clone and return it, or keep what writes to it outside",
     ),
+    Case("region-operand-mutation", "a write to an operand of a marked region"),
 )

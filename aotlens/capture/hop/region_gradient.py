@@ -34,7 +34,7 @@ from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.hop import invoke_subgraph
 from aotlens.torch_api.modes import below_autograd, current_mode, without_autocast, without_modes
 from aotlens.torch_api.operators import pytree
-from aotlens.unsupported import unsupported
+from aotlens.unsupported import unsupported, unsupported_as
 
 aten = torch.ops.aten
 
@@ -219,7 +219,7 @@ def _record(recording: Recorder, subgraph: Any, identifier: Any, operands: tuple
         except RuntimeError as error:
             if LEAF_WRITE_ERROR not in str(error):
                 raise
-            raise WritesToOperandError("a write to an operand of a marked region", recording.span) from error
+            raise unsupported_as(WritesToOperandError, "region-operand-mutation", recording.span) from error
         results = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
         check_no_operand_writes("invoke_subgraph", name, parameters, inner)
         return _assemble(inner, name, parameters, results)

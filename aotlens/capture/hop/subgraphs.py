@@ -36,7 +36,7 @@ from aotlens.ir.slots import UserInput, UserOutput
 from aotlens.torch_api.hop import has_ordered_effect, indices_from_tensors, without_empty_mutation_info
 from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.symbolic import make_shape_env
-from aotlens.unsupported import unsupported
+from aotlens.unsupported import unsupported, unsupported_as
 
 
 class OuterSymbols:
@@ -329,8 +329,8 @@ def check_no_operand_writes(
         index, storage = written[0]
         change = (storage.writes or storage.metadata_mutations)[0]
         values = {"mutation": change.origin.op, "index": index, "operator": operator}
-        case = unsupported("operand-mutation", change.origin.location.innermost, **values)
-        error = WritesToOperandError(case.case, case.span, case.hint, name=case.name)
+        span = change.origin.location.innermost
+        error = unsupported_as(WritesToOperandError, "operand-mutation", span, **values)
         error.operands = tuple(index for index, storage in written if not storage.metadata_mutations)
         raise error
 

@@ -18,9 +18,8 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput, is_dropout_disabled, is_random_op, op_name
 from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
-from aotlens.model.report import Span
 from aotlens.torch_api.modes import without_modes
-from aotlens.unsupported import unsupported
+from aotlens.unsupported import unsupported, unsupported_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +48,8 @@ RANDOM_SOURCES: dict[str, RandomSource] = {
 class RandomOpInSubgraphError(UnsupportedError):
     """A subgraph contains a random operator and has not received the RNG state."""
 
-    def __init__(self, device: torch.device, span: Span | None) -> None:
-        case = unsupported("functional-rng-in-subgraph", span)
-        super().__init__(case.case, span, case.hint, name=case.name)
-        self.device = device
+    device: torch.device
+    """Where the random numbers are."""
 
 
 @dataclass(slots=True)
@@ -145,7 +142,10 @@ class FunctionalRandom:
 
     def _graph_state(self, device: torch.device) -> _GraphState:
         if self._recording.is_subgraph and self._recording.in_backward not in self._graph_states:
-            raise RandomOpInSubgraphError(device, self._recording.span)
+            span = self._recording.span
+            error = unsupported_as(RandomOpInSubgraphError, "functional-rng-in-subgraph", span)
+            error.device = device
+            raise error
         if self.device is None:
             self.device = device
         if device != self.device:
