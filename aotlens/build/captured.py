@@ -301,9 +301,11 @@ class CallWriter:
         if constant.constant is None:  # torch created it unrecorded: it is its own value
             self._node_by_id[id(tensor)] = constant
             return constant
+        return self._add_constant(tensor, constant.constant, constant.val)
+
+    def _add_constant(self, tensor: Any, real: Any, val: Any) -> Node:
         origin = Origin(NO_ORIGIN, "", reason="a captured tensor")
-        name = self._recording.name("constant")
-        node = Node(name, None, (), {}, constant.val, origin, constant=constant.constant)
+        node = Node(self._recording.name("constant"), None, (), {}, val, origin, constant=real)
         self._recording.nodes.insert(0, node)
         self._node_by_id[id(tensor)] = node
         return node

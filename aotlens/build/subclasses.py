@@ -15,13 +15,14 @@ import torch
 from aotlens.build.captured import CallWriter, CapturedProgram
 from aotlens.capture.recorder import Call
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.subclasses import is_wrapper
+from aotlens.capture.subclasses import inner_tensors, is_wrapper
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node, ProgramOutput
 from aotlens.ir.slots import UserOutput
 from aotlens.ir.subclasses import UnwrapOperator, WrapOperator
 from aotlens.ir.symbols import is_ragged
+from aotlens.torch_api.fake import FakeTensor
 
 UNWRAPPED = "an inner tensor that your code takes out of a wrapper"
 WRAPPED = "a wrapper that your code creates around these tensors"
@@ -111,7 +112,16 @@ class WrapperWriter(CallWriter):
             wrapper, name = self._within[id(tensor)]
             outer = self._node(wrapper)
             return self._add_own(f"{outer.name}_{name}", UnwrapOperator(name), (outer,), tensor, UNWRAPPED)
-        return self._created_wrapper(tensor) if is_wrapper(tensor) else super()._node(tensor)
+        if not is_wrapper(tensor):
+            return super()._node(tensor)
+        if self._is_real(tensor):  # such as the example that torch hands to operators on nested tensors
+            return self._add_constant(tensor, tensor, tensor)
+        return self._created_wrapper(tensor)
+
+    def _is_real(self, wrapper: Any) -> bool:
+        """Return True if the wrapper contains the user's or torch's own tensors, which are not recorded."""
+        find = self._captured.recorded.find
+        return not any(isinstance(inner, FakeTensor) or find(inner) for _, inner in inner_tensors(wrapper))
 
     def _created_wrapper(self, wrapper: Any) -> Node:
         names, context = wrapper.__tensor_flatten__()
