@@ -31,7 +31,8 @@ from aotlens.session.collector import Collector, StopScript
 from aotlens.session.compile_router import CompileRouter, intercepting_compile
 from aotlens.session.errors.unavailable import without_fake_option
 from aotlens.session.run import ScriptEnd, run_to_end
-from aotlens.session.script.source import load_script, new_module, run_script
+from aotlens.session.script.edited import importing_edited, load_edited
+from aotlens.session.script.source import new_module, run_script
 from aotlens.session.why.observation import JOB, save_observation
 from aotlens.view.quantities import counted, human_bytes
 
@@ -52,10 +53,11 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
     collector, observers = Collector(job.path), list[Observer]()
 
     def script() -> None:
-        loaded = load_script(job.path)
+        loaded = load_edited(job.path, job.texts)
         module = new_module(loaded, "__main__")
         router = CompileRouter(CompileOptions(backend="eager", strict=False), collector, keep_going=True)
         with ExitStack() as stack:
+            stack.enter_context(importing_edited(job.texts))
             stack.enter_context(collector.listening())
             stack.enter_context(intercepting_compile(router))
             stack.enter_context(emulating(job.gpu, fake=not job.is_real))

@@ -1,6 +1,6 @@
 """The job of the child of `aotlens fit`.  Stdlib only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["FIT_CHILD", "FitJob"]
 
@@ -18,3 +18,5 @@ class FitJob:
     """Run with real tensors."""
     to_end: bool = False
     """Run the script to its end instead of until its steps repeat."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """Edited files, which replace those on disk."""

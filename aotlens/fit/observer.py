@@ -24,6 +24,7 @@ from torch.optim.optimizer import (
 
 from aotlens.build.kernel_memory import RULES, working_bytes
 from aotlens.capture.provenance.frames import user_frames
+from aotlens.fit.work import WorkCounter
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node
 from aotlens.model.fit import FitKind, FitPhase
@@ -83,6 +84,7 @@ class Observer(TorchDispatchMode):
         self._graph_frames = graph_frames
         self.lives: list[StorageLife] = []
         self.moments = 0
+        self.work = WorkCounter()
         self.boundaries: list[int] = []
         """The moment at which each call of an optimizer's `step` ended."""
         self.backward_starts: list[int] = []
@@ -123,6 +125,7 @@ class Observer(TorchDispatchMode):
             if isinstance(placeholder_value(args[0].dtype), int) and args[0].dtype is not torch.bool:
                 self.integers_read.add(frames)
             return placeholder_value(args[0].dtype)
+        self.work.count(func, args, kwargs or {}, result, tensors)
         for leaf in pytree.tree_leaves(result):
             if _is_counted(leaf):
                 self._record(leaf, str(func), frames, is_data)
@@ -149,6 +152,7 @@ class Observer(TorchDispatchMode):
                 for name, value in optimizer.state.get(parameter, {}).items():
                     self._set_kind(value, "optimizer state", str(name))
         self.boundaries.append(self.moments)
+        self.work.step_ends()
         self._phase, self._in_step = "forward", False
         self._forward_frames.clear()
         self._after_step(self)

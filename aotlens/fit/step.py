@@ -35,6 +35,7 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
         return Fit(0, FitMoment("setup"), device=device, is_fake=is_fake, assumptions=assumptions)
     top = max(curve, key=lambda point: point.live_bytes)
     alive = [each for each in allocations if each.made <= top.moment and not _is_freed(each, top.moment)]
+    work = observer.work.of_step(length)
     return Fit(
         step_peak_bytes=top.live_bytes,
         at=FitMoment(top.phase, top.op, top.span, top.moment),
@@ -50,6 +51,8 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
         is_periodic=period is not None,
         setup_peak_bytes=_peak_before(observer, first, device),
         assumptions=assumptions,
+        step_flops=work.flops,
+        step_operators=work.operators,
     )
 
 

@@ -204,6 +204,10 @@ class Distribution:
     """Between two ranks, in 10^9 bytes a second, as the predicted times assume."""
 
 
+AdviceOutcome = Literal["equal", "equal within tolerance", "not compared", "not tested"]
+"""How the training with an edit compares with the training without it, both run on real tensors."""
+
+
 @dataclass(frozen=True, slots=True)
 class FitAdvice:
     """A change to the script that lowers the peak."""
@@ -214,13 +218,42 @@ class FitAdvice:
     new_peak_bytes: int
     saved_bytes: int = 0
     edits: tuple[Edit, ...] = ()
+    """Of the script as it is; empty for a suggestion without an edit."""
     cost: str = ""
-    """Its cost in words: `12% more work`."""
+    """Its cost in words: `12 % more work`."""
     extra_flops: int = 0
+    """The additional work of a step; negative where it is less."""
+    extra_operators: int = 0
+    """Additional calls of operators in a step."""
     extra_milliseconds: float | None = None
     """Predicted for the GPU; None without one."""
     is_tested: bool = False
     """Whether the script was run with the edits, and its peak was `new_peak_bytes`."""
+    outcome: AdviceOutcome = "not tested"
+    compared: str = ""
+    """What was compared and how it differs, or why nothing was compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitPlan:
+    """The cheapest combination of advice whose peak is below a target, tested as a whole."""
+
+    target_bytes: int
+    peak_bytes: int
+    """The peak with all edits."""
+    titles: tuple[str, ...] = ()
+    """The advice that it combines, in the order in which the edits are made."""
+    edits: tuple[Edit, ...] = ()
+    """All edits together, of the script as it is."""
+    cost: str = ""
+    extra_flops: int = 0
+    extra_operators: int = 0
+    outcome: AdviceOutcome = "not tested"
+    compared: str = ""
+
+    @property
+    def is_reached(self) -> bool:
+        return self.peak_bytes <= self.target_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +271,8 @@ class Fit:
     """None without `--gpu`."""
     advice: tuple[FitAdvice, ...] = ()
     """The best first; empty unless requested."""
+    plan: FitPlan | None = None
+    """None without a target."""
     phases: tuple[PhasePeak, ...] = ()
     allocations: tuple[FitAllocation, ...] = ()
     """Every allocation that is alive at some moment of the step, in order of allocation."""
@@ -259,3 +294,7 @@ class Fit:
     """None for a script on one device."""
     assumptions: tuple[str, ...] = ()
     """What the prediction assumes, or leaves out."""
+    step_flops: int = 0
+    """The work of the step: an edit's additional work is the difference of two runs."""
+    step_operators: int = 0
+    """Calls of operators in the step, without views."""

@@ -1,16 +1,12 @@
 """The child process that runs a script with edited files, in eager or not, and records what it computes."""
 
-import importlib.machinery
 import json
-import linecache
 import os
 import pickle
 import random
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import torch
@@ -18,7 +14,8 @@ import torch
 from aotlens.model.codec import decode_record, encode_record
 from aotlens.session.dynamo.log import DynamoLog
 from aotlens.session.run import run_to_end
-from aotlens.session.script.source import Script, load_script, new_module, run_script
+from aotlens.session.script.edited import importing_edited, load_edited
+from aotlens.session.script.source import new_module, run_script
 from aotlens.session.trials.fix_trials import JOB, OUTCOME, TrialJob
 from aotlens.session.trials.recorded_calls import Recorder, compare
 from aotlens.torch_api.inductor import with_eager_random_numbers
@@ -42,18 +39,14 @@ def main(folder: str) -> int:
 def run_job(job: TrialJob) -> dict[str, Any]:
     """Run the script in this process; return how it ended, what Dynamo did, and the distance from eager."""
     recorder, log = Recorder(), DynamoLog()
-    edited = {os.path.abspath(file): text for file, text in job.texts.items()}
 
     def script() -> None:
-        loaded = load_script(job.path)
-        if os.path.abspath(job.path) in edited:
-            loaded = Script(job.path, edited[os.path.abspath(job.path)])
-            _show(loaded.path, loaded.source)
+        loaded = load_edited(job.path, job.texts)
         module = new_module(loaded, "__main__")
         _seed()
         stance = torch.compiler.set_stance("force_eager") if job.is_eager else nullcontext()
         with (
-            _importing(edited),
+            importing_edited(job.texts),
             recorder.recording(),
             log.listening(),
             with_eager_random_numbers(),
@@ -84,31 +77,6 @@ def _seed() -> None:
     random.seed(SEED)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(SEED)
-
-
-def _show(file: str, text: str) -> None:
-    """Make tracebacks and Dynamo's lines quote the edited text."""
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-
-
-@contextmanager
-def _importing(texts: Mapping[str, str]) -> Iterator[None]:
-    """Run the edited text for imports of these files within the block."""
-    loader = importlib.machinery.SourceFileLoader
-    original = loader.get_code
-
-    def get_code(self: importlib.machinery.SourceFileLoader, fullname: str) -> CodeType | None:
-        text = texts.get(os.path.abspath(self.path))
-        if text is None:
-            return original(self, fullname)
-        _show(self.path, text)
-        return compile(text, self.path, "exec", dont_inherit=True)
-
-    loader.get_code = get_code  # type: ignore[method-assign,assignment]
-    try:
-        yield
-    finally:
-        loader.get_code = original  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
