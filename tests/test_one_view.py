@@ -18,13 +18,15 @@ from aotlens.render.html.build import html_page
 from aotlens.render.markdown import difference_markdown
 from aotlens.render.text.difference import difference_lines
 from aotlens.render.text.report import Shown, report_text
+from aotlens.view.fit import fit_lines
 from aotlens.view.saved import alive_anyway, owning, recomputed_total, saved_total
-from aotlens.view.tabs import changes, diagnostics, kernels, ledger, memory, saved, wrapper
+from aotlens.view.tabs import changes, diagnostics, fit, kernels, ledger, memory, saved, wrapper
 from aotlens.view.tabs.overview import overview
 from aotlens.view.tabs.rows import Line, Listing
 from lsp_server.index import build
 from lsp_server.translate.expression import expression_text
 from lsp_server.translate.hover import argument_text, function_text
+from tests.fit.sample import MIB, on_gpu, sample_fit, sample_fit_report
 from tests.report.sample import (
     MODEL,
     chosen_partition,
@@ -194,6 +196,35 @@ def test_a_fact_reads_the_same_everywhere(fact: Fact, shown: dict[Callable[[Repo
     missing = [
         front_end.__name__ for front_end in fact.front_ends if fact.words.lower() not in shown[front_end]
     ]
+    assert missing == []
+
+
+STEP_FACTS = (
+    "12.0 MiB at the peak of step 3: backward, aten.mm at",
+    "does not fit T4: 14.0 MiB reserved of 13.0 MiB, 1.0 MiB too little",
+    "ran on fake tensors without memory; counts memory on cpu; the previous step allocates the same",
+    "Over the step: forward 10.0 MiB, backward 12.0 MiB, optimizer 7.0 MiB",
+    "optimizer state exp_avg",
+    "saved activation",
+    "2 storages",
+    "hidden * hidden.sigmoid()",
+    "no line of yours",
+    "6.0 MiB",
+    "the data loader has <no> workers",
+)
+
+
+@pytest.mark.parametrize("words", STEP_FACTS)
+def test_the_step_reads_the_same_everywhere(words: str) -> None:
+    step = on_gpu(sample_fit(), 13 * MIB)
+    listings = (fit.fit_kind_listing(step), fit.fit_line_listing(step))
+    lines = (*fit.fit_summary(step), *fit.assumption_lines(step))
+    front_ends = {
+        "text": "\n".join(fit_lines(step)),
+        "page": html_page(sample_fit_report(step), "train.py").replace("\\u003c", "<"),
+        "app": "\n".join((*_texts(lines), *(row for listing in listings for row in _rows(listing)))),
+    }
+    missing = [name for name, text in front_ends.items() if squeezed(words) not in squeezed(text)]
     assert missing == []
 
 

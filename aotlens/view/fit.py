@@ -11,7 +11,18 @@ from aotlens.model.spans import location, text_of
 from aotlens.view.names import without_default
 from aotlens.view.quantities import counted, human_bytes
 
-__all__ = ["FitRow", "curve_text", "fit_lines", "gpu_words", "kind_rows", "line_rows", "peak_words"]
+__all__ = [
+    "FitRow",
+    "curve_text",
+    "fit_lines",
+    "gpu_lines",
+    "gpu_words",
+    "kind_rows",
+    "line_rows",
+    "peak_words",
+    "phase_words",
+    "ran_words",
+]
 
 MOST_LINES = 12
 CURVE_WIDTH = 72
@@ -94,14 +105,12 @@ def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
     yield peak_words(fit)
     if not fit.curve:
         return
-    how = "fake tensors without memory" if fit.is_fake else "real tensors"
-    repeats = "the previous step allocates the same" if fit.is_periodic else "no step repeats another"
-    yield f"  ran on {how}; counts memory on {fit.device}; {repeats if fit.step else 'nothing repeats'}"
+    yield f"  {ran_words(fit)}"
     if fit.setup_peak_bytes > fit.step_peak_bytes:
         yield f"  the peak before this step is {human_bytes(fit.setup_peak_bytes)}"
     if fit.fits is not None:
         yield ""
-        yield from _gpu_lines(fit.fits)
+        yield from gpu_lines(fit.fits)
     yield ""
     yield "At the peak, by kind"
     yield from _table(kind_rows(fit.by_kind))
@@ -109,15 +118,28 @@ def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
     yield "At the peak, by the line that allocated it"
     yield from _table(line_rows(fit.by_line, None if is_full else MOST_LINES))
     yield ""
-    peaks = ", ".join(f"{row.phase} {human_bytes(row.peak_bytes)}" for row in fit.phases)
-    yield f"Over the step: {peaks}"
+    yield phase_words(fit)
     yield f"  {curve_text(fit.curve)}"
     yield ""
     yield "Assumptions"
     yield from (f"  - {line}" for line in fit.assumptions)
 
 
-def _gpu_lines(gpu: GpuFit) -> Iterator[str]:
+def ran_words(fit: Fit) -> str:
+    """`ran on fake tensors without memory; counts memory on cpu; the previous step allocates the same`."""
+    how = "fake tensors without memory" if fit.is_fake else "real tensors"
+    repeats = "the previous step allocates the same" if fit.is_periodic else "no step repeats another"
+    return f"ran on {how}; counts memory on {fit.device}; {repeats if fit.step else 'nothing repeats'}"
+
+
+def phase_words(fit: Fit) -> str:
+    """`Over the step: forward 21.5 MiB, backward 22.7 MiB, optimizer 7.0 MiB`."""
+    peaks = ", ".join(f"{row.phase} {human_bytes(row.peak_bytes)}" for row in fit.phases)
+    return f"Over the step: {peaks}"
+
+
+def gpu_lines(gpu: GpuFit) -> Iterator[str]:
+    """Yield whether the step fits the GPU, and the memory that is subtracted or assumed."""
     yield gpu_words(gpu)
     yield (
         f"  {human_bytes(gpu.memory_bytes)} on the data sheet, less {human_bytes(gpu.context_bytes)} assumed"

@@ -62,3 +62,13 @@ def test_sizes_that_depend_on_values_need_real_tensors(tmp_path: Path) -> None:
     assert "add --real" in ended.err
     real = aotlens("fit", "--real", "sizes.py", cwd=tmp_path)
     assert (real.code, "ran on real tensors" in real.out) == (0, True)
+
+
+def test_page_has_curve_and_tables(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    ended = aotlens("fit", "--format", "html", "-o", "page.html", "train.py", "1024", cwd=tmp_path)
+    assert (ended.code, ended.out) == (0, "")
+    page = (tmp_path / "page.html").read_text()
+    assert "fit-curve" in page
+    assert "backward\\u003c/text" in page
+    assert "layer = torch.nn.Linear(int(sys.argv[1]), 1024, bias=False)" in page

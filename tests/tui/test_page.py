@@ -13,6 +13,7 @@ import pytest
 from aotlens.model.report import Report
 from aotlens.render.html.build import html_page
 from tests.command import ROOT, aotlens
+from tests.fit.sample import sample_fit_report
 from tests.report.sample import sample_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -179,3 +180,18 @@ def test_a_page_takes_no_stage(tmp_path: Path) -> None:
     ended = aotlens("inspect", "x.py", "--format", "html", "--stage", "joint", cwd=tmp_path)
     assert (ended.code, ended.out) == (2, "")
     assert "--stage selects a part of the text: remove it" in ended.err
+
+
+@needs_chromium
+def test_page_of_a_step_has_its_curve_and_leads_to_the_lines(tmp_path: Path) -> None:
+    answer = in_browser(
+        html_page(sample_fit_report(), "train.py"),
+        """
+        const names = all(".fit-curve text").map((text) => text.textContent);
+        click(having(".table .row", "hidden * hidden.sigmoid()"));
+        await wait();
+        answer([names.includes("backward"), names.includes("peak 12.0 MiB"), lit(), tabs().length]);
+        """,
+        tmp_path,
+    )
+    assert answer == [True, True, "hidden * hidden.sigmoid()", 1]

@@ -2,12 +2,14 @@
 
 import argparse
 
+from aotlens.cli.export_formats import check_whole_format, whole_text
 from aotlens.cli.options import output_file
 from aotlens.cli.targets import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.errors import UserError
 from aotlens.model.report import Report
 
+FORMATS = ("text", "json", "html")
 SNAPSHOT_ENDINGS = (".pickle", ".pkl")
 
 
@@ -25,7 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to-end", action="store_true", help="run the script to its end, not until its steps repeat"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="(default: %(default)s)")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="html is one page for a browser (default: %(default)s)",
+    )
     parser.add_argument(
         "-o", dest="output", metavar="FILE", type=output_file, help="write to this file instead of stdout"
     )
@@ -42,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.script.endswith(SNAPSHOT_ENDINGS):
         return _run_on_snapshot(arguments)
     check_script(arguments.script)
+    check_whole_format(arguments.format, arguments.output)
     from aotlens.fit.job import FIT_CHILD, FitJob  # torch and the worker are loaded only for a script
     from aotlens.session.why.observation import observe_script, signal_of_exit_code
 
@@ -57,17 +65,23 @@ def run(arguments: argparse.Namespace) -> int:
         signal = signal_of_exit_code(observed.exit_code)
         how = f"was ended by {signal}" if signal else f"exited with code {observed.exit_code}"
         raise UserError(f"{arguments.script} {how} before a report could be made")
-    if arguments.format == "json":
-        from aotlens.model.codec import dumps
-
-        write_data(dumps(observed.report) + "\n", arguments.output)
-    else:
-        write_data(_text(observed.report, arguments.full), arguments.output)
+    _show(observed.report, arguments)
     if observed.failure is not None:
         show_failure(observed.failure.message, observed.failure.traceback, observed.failure.exit_code)
     fit = observed.report.fit
     is_too_large = fit is not None and fit.fits is not None and not fit.fits.ok
     return observed.exit_code or int(is_too_large)
+
+
+def _show(report: Report, arguments: argparse.Namespace) -> None:
+    if arguments.format == "json":
+        from aotlens.model.codec import dumps  # each renderer is loaded on use
+
+        write_data(dumps(report) + "\n", arguments.output)
+    elif arguments.format == "html":
+        write_data(whole_text(report, "html", arguments.script), arguments.output)
+    else:
+        write_data(_text(report, arguments.full), arguments.output)
 
 
 def _text(report: Report, is_full: bool) -> str:

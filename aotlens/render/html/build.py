@@ -10,6 +10,7 @@ from aotlens._version import __version__
 from aotlens.model.report import Dynamo, Report, Target
 from aotlens.model.spans import file_key
 from aotlens.render.html.encode import Encoder, Json
+from aotlens.render.html.fit_tab import fit_target
 from aotlens.render.html.tabs import dynamo_tabs, tabs
 from aotlens.view.quantities import human_bytes, target_summary
 from aotlens.view.tabs.marks import SEVERITY_LETTERS, line_marks
@@ -29,6 +30,8 @@ def html_page(report: Report, name: str) -> str:
     targets = [_target(report, index, encoder) for index in range(len(report.targets))]
     if not targets and report.dynamo is not None:
         targets = [_dynamo(report.dynamo, encoder)]
+    if not targets and report.fit is not None:
+        targets = [fit_target(report, report.fit, encoder)]
     data = {"title": name, "made_by": _made_by(report), "targets": targets, **encoder.tables()}
     page = _file("page.html")
     for mark, text in (

@@ -37,19 +37,19 @@ class Page {
   }
 
   openTab(id) {
-    this.tab = id;
+    const tab = this.target.tabs.find((one) => one.id === id) || this.target.tabs[0];
+    this.tab = tab.id;
     const nav = document.getElementById("tabs");
     nav.replaceChildren(
-      ...this.target.tabs.map((tab, at) => {
-        const button = make("button", "", tab.title);
+      ...this.target.tabs.map((each, at) => {
+        const button = make("button", "", each.title);
         button.setAttribute("role", "tab");
-        button.setAttribute("aria-selected", String(tab.id === id));
+        button.setAttribute("aria-selected", String(each === tab));
         button.title = String(at + 1);
-        button.addEventListener("click", () => this.openTab(tab.id));
+        button.addEventListener("click", () => this.openTab(each.id));
         return button;
       }),
     );
-    const tab = this.target.tabs.find((one) => one.id === id);
     this.panel = document.getElementById("panel");
     this.panel.replaceChildren();
     this.tables = [];
@@ -78,6 +78,10 @@ class Page {
         this.reveal(this.choices[0].table, index);
       });
       this.panel.append(this.curve.element);
+    } else if (block.kind === "svg") {
+      const drawing = make("div", "drawing");
+      drawing.innerHTML = block.svg; // made by render/html/fit_svg.py, which escapes every text
+      this.panel.append(drawing);
     } else if (block.kind === "choice") {
       this.addChoice(block);
     }

@@ -1,0 +1,69 @@
+"""The tab of a report by `aotlens fit`: the curve, and tables by kind, line and operator."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from aotlens.model.fit import Fit
+from aotlens.model.report import Report
+from aotlens.model.spans import file_key
+from aotlens.render.html.encode import Encoder, Json
+from aotlens.render.html.fit_svg import curve_svg
+from aotlens.view.fit import peak_words
+from aotlens.view.fit_curve import curve_plot_of
+from aotlens.view.quantities import human_bytes
+from aotlens.view.tabs.fit import (
+    STEP_MEMORY,
+    assumption_lines,
+    fit_kind_listing,
+    fit_line_listing,
+    fit_summary,
+    operator_listing,
+)
+from aotlens.view.tabs.rows import Line, Part
+
+__all__ = ["fit_target"]
+
+
+def fit_target(report: Report, fit: Fit, encoder: Encoder) -> Json:
+    """Return the step in the form of a target, for a report without targets."""
+    tab = {"id": "fit", "title": STEP_MEMORY, "blocks": list(_blocks(report, fit, encoder))}
+    span = next((row.span for row in fit.by_line if row.span is not None), None)
+    return {
+        "title": STEP_MEMORY,
+        "summary": peak_words(fit),
+        "span": encoder.span(span) if span is not None else -1,
+        "tabs": [tab],
+        "marks": list(_marks(fit, encoder)),
+    }
+
+
+def _blocks(report: Report, fit: Fit, encoder: Encoder) -> Iterator[Json]:
+    first = () if report.incomplete is None else (Line((Part(f"Incomplete: {report.incomplete}", "error"),)),)
+    yield {"kind": "lines", "lines": encoder.lines((*first, *fit_summary(fit)))}
+    plot = curve_plot_of(fit)
+    if plot is None:
+        return
+    yield {"kind": "svg", "svg": curve_svg(plot)}
+    tables = (
+        ("kinds", "by kind", fit_kind_listing(fit)),
+        ("lines", "by line", fit_line_listing(fit)),
+        ("operators", "highest points", operator_listing(fit)),
+    )
+    items: list[object] = [
+        {"name": name, "title": title, "block": encoder.table(listing)} for name, title, listing in tables
+    ]
+    yield {"kind": "choice", "items": items, "first": 1}
+    if fit.assumptions:
+        yield {"kind": "lines", "lines": encoder.lines(assumption_lines(fit))}
+
+
+def _marks(fit: Fit, encoder: Encoder) -> Iterator[list[object]]:
+    """Yield the bytes at the peak of each line, in the form of the marks of a target."""
+    sizes: Counter[tuple[str, int]] = Counter()
+    for row in fit.by_line:
+        if row.span is not None:
+            sizes[file_key(row.span.file), row.span.line] += row.bytes
+    files = {file_key(file): number for file, number in encoder.files.items()}
+    for (file, line), size_bytes in sizes.items():
+        if file in files:
+            yield [files[file], line, human_bytes(size_bytes), 0, 0, ""]

@@ -1,0 +1,179 @@
+"""The memory of the step as lines and rows: kinds, lines and operators; the words are those of `view.fit`.
+
+Invariant: every line about an expression leads to it, and the rows of each table add up to the peak.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from aotlens.model.fit import Fit, FitLine, FitPoint, KindBytes
+from aotlens.model.source import Span
+from aotlens.model.spans import line_of, texts
+from aotlens.view.fit import gpu_lines, kind_rows, line_rows, peak_words, phase_words, ran_words
+from aotlens.view.names import without_default
+from aotlens.view.plots import bar, plot
+from aotlens.view.quantities import human_bytes, percent
+from aotlens.view.tabs.rows import NO_LINK, Cells, Column, LazyRows, Line, Link, Listing, Part
+
+__all__ = [
+    "STEP_MEMORY",
+    "assumption_lines",
+    "fit_kind_listing",
+    "fit_line_listing",
+    "fit_plot",
+    "fit_summary",
+    "operator_listing",
+]
+
+STEP_MEMORY = "Step memory"
+BAR_WIDTH = 12
+LABEL_WIDTH = 10
+NOTHING = "no operator allocates memory"
+MOST_OPERATORS = 200
+"""Rows of the table of operators; a step of a large model has tens of thousands."""
+
+KIND_COLUMNS = (
+    Column("at the peak", widest=11, narrowest=11, align="right"),
+    Column("share", widest=6, narrowest=4, align="right", drop=1),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
+    Column("kind", widest=40, narrowest=12, grows=True),
+    Column("storages", widest=14, narrowest=8, align="right", drop=2),
+)
+LINE_COLUMNS = (
+    Column("at the peak", widest=11, narrowest=11, align="right"),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
+    Column("kind", widest=18, narrowest=8, drop=2),
+    Column("expression", widest=60, narrowest=12, grows=True),
+    Column("line", widest=40, narrowest=4, align="right"),
+)
+OPERATOR_COLUMNS = (
+    Column("live", widest=9, narrowest=9, align="right"),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
+    Column("operator", widest=40, narrowest=12, grows=True),
+    Column("phase", widest=12, narrowest=4, drop=2),
+    Column("line", widest=40, narrowest=4, align="right"),
+)
+
+
+def fit_summary(fit: Fit) -> Iterator[Line]:
+    """Yield the peak, how it was computed, whether it fits the GPU, and the peak of each phase."""
+    yield Line((Part(peak_words(fit), "title"),), _link(fit.at.span), wrap=True)
+    if not fit.curve:
+        return
+    yield Line((Part(f"  {ran_words(fit)}", "dim"),), wrap=True)
+    if fit.fits is not None:
+        first, *rest = gpu_lines(fit.fits)
+        yield Line((Part(first, "ok" if fit.fits.ok else "error"),), wrap=True)
+        yield from (Line((Part(text, "dim"),), wrap=True) for text in rest)
+    yield Line((Part(phase_words(fit)),), wrap=True)
+
+
+def assumption_lines(fit: Fit) -> Iterator[Line]:
+    """Yield the assumptions of the prediction."""
+    if fit.assumptions:
+        yield Line((Part("Assumptions", "heading"),))
+    yield from (Line((Part(f"  - {text}", "dim"),), wrap=True) for text in fit.assumptions)
+
+
+def fit_kind_listing(fit: Fit) -> Listing:
+    """Return the bytes at the peak by kind, the largest first."""
+    rows = dict(zip(fit.by_kind, kind_rows(fit.by_kind), strict=True))
+    largest = max((row.bytes for row in fit.by_kind), default=0)
+
+    def cells_of(record: KindBytes) -> Cells:
+        row = rows[record]
+        return (
+            human_bytes(row.size_bytes),
+            Part(percent(row.size_bytes / max(1, fit.step_peak_bytes)), "dim"),
+            Part(bar(row.size_bytes, largest, BAR_WIDTH), "saved"),
+            Part(row.what, "name"),
+            Part(row.detail, "dim"),
+        )
+
+    records = LazyRows(
+        fit.by_kind,
+        lambda row: f"kind:{row.kind} {row.state}".strip(),
+        cells_of,
+        lambda row: f"{row.kind} {row.state}",
+        lambda row: NO_LINK,
+    )
+    return Listing(KIND_COLUMNS, records, NOTHING)
+
+
+def fit_line_listing(fit: Fit, home: str | None = None) -> Listing:
+    """Return the bytes at the peak by the line that allocated them, the largest first."""
+    words = dict(zip(fit.by_line, line_rows(fit.by_line, None), strict=True))
+    largest = max((row.bytes for row in fit.by_line), default=0)
+    text_at = texts()
+
+    def expression(row: FitLine) -> str:
+        return words[row].detail if row.span is None else text_at(row.span)
+
+    def cells_of(row: FitLine) -> Cells:
+        return (
+            human_bytes(row.bytes),
+            Part(bar(row.bytes, largest, BAR_WIDTH), "saved"),
+            words[row].what,
+            Part(expression(row), "name"),
+            Part(line_of(row.span, home), "place"),
+        )
+
+    records = LazyRows(
+        fit.by_line,
+        lambda row: f"line:{row.kind}/{line_of(row.span)}",
+        cells_of,
+        lambda row: f"{row.kind} {expression(row)} {line_of(row.span, home)}",
+        lambda row: _link(row.span),
+    )
+    return Listing(LINE_COLUMNS, records, NOTHING)
+
+
+def operator_listing(fit: Fit, home: str | None = None) -> Listing:
+    """Return the points of the curve with the most live bytes, the highest first."""
+    points = sorted(fit.curve, key=lambda point: -point.live_bytes)[:MOST_OPERATORS]
+
+    def cells_of(point: FitPoint) -> Cells:
+        return (
+            Part(human_bytes(point.live_bytes), "warning" if point.moment == fit.at.moment else ""),
+            Part(bar(point.live_bytes, fit.step_peak_bytes, BAR_WIDTH), "saved"),
+            Part(without_default(point.op) or "a tensor that no operator created", "name"),
+            point.phase,
+            Part(line_of(point.span, home), "place"),
+        )
+
+    records = LazyRows(
+        tuple(points),
+        lambda point: f"operator:{point.moment}",
+        cells_of,
+        lambda point: f"{point.op} {point.phase} {line_of(point.span, home)}",
+        lambda point: _link(point.span),
+    )
+    return Listing(OPERATOR_COLUMNS, records, NOTHING)
+
+
+def fit_plot(fit: Fit, width: int, height: int) -> Iterator[Line]:
+    """Yield the curve over the step, with the phases below it."""
+    cells = max(1, width - LABEL_WIDTH - 3)
+    rows = plot([point.live_bytes for point in fit.curve], cells, height)
+    for number, row in enumerate(rows):
+        label = human_bytes(fit.step_peak_bytes) if number == 0 else ""
+        yield Line((Part(f"{label:>{LABEL_WIDTH}} {'┤' if label else '│'}", "dim"), Part(row, "saved")))
+    if rows:
+        shown = len(rows[0])
+        yield Line((Part(f"{'0 B':>{LABEL_WIDTH}} ┼{'─' * shown}", "dim"),))
+        yield Line((Part(" " * (LABEL_WIDTH + 2) + _phase_names(fit.curve, shown), "dim"),))
+
+
+def _phase_names(curve: Sequence[FitPoint], cells: int) -> str:
+    """Return the name of each phase at the cell where it begins; one without room is left out."""
+    text = ""
+    for index, point in enumerate(curve):
+        if index and curve[index - 1].phase == point.phase:
+            continue
+        start = index * cells // len(curve)
+        if not text or start > len(text):
+            text = f"{text:<{start}}{point.phase}"
+    return text
+
+
+def _link(span: Span | None) -> Link:
+    return Link((span,)) if span is not None else NO_LINK
