@@ -15,7 +15,7 @@ from aotlens.session.errors.failures import failure_of
 from aotlens.session.script.source import load_script
 from aotlens.worker.targets import StaticTarget, find_targets
 
-__all__ = ["SourceFile", "find_files"]
+__all__ = ["SourceFile", "find_files", "python_files"]
 
 _MENTION = "aotlens"
 """Every example contains it, so a file without it is not parsed."""
@@ -44,14 +44,15 @@ def find_files(paths: Iterable[str]) -> tuple[SourceFile, ...]:
         UserError: a path that does not exist; invalid settings.
     """
     files: dict[str, SourceFile] = {}
-    for path in _files(paths):
+    for path in python_files(paths):
         file = _read(path) if os.path.realpath(path) not in files else None
         if file is not None:
             files[os.path.realpath(path)] = file
     return tuple(files.values())
 
 
-def _files(paths: Iterable[str]) -> Iterator[str]:
+def python_files(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the files among the paths, and those below folders that the settings do not exclude."""
     for argument in paths:
         path = os.path.normpath(argument)
         if not os.path.exists(path):

@@ -66,8 +66,11 @@ class Settings:
             ignore = (*ignore, *section.ignore)
         return (select is None or code.startswith(select)) and not code.startswith(ignore or ("-",))
 
-    def budget_of(self, file: str, qualname: str) -> Budget:
-        """Return the limits for a target: the general ones, then the file's, then the target's."""
+    def budget_of(self, file: str, qualname: str | None = None) -> Budget:
+        """Return the limits for a target: the general ones, then the file's, then the target's.
+
+        Without a target, they are the limits of the file.
+        """
         budget = self.budget
         for section in self._sections(file, qualname):
             budget = budget.with_limits(section.budget)
@@ -113,7 +116,7 @@ def _of_folder(folder: Path) -> Settings:
     if path.is_file():
         table = _table(path)
         if table is not None:
-            return _Reader(path).settings(table)
+            return _Reader(path).settings(_with_dashes(table))
     return Settings() if folder.parent == folder else _of_folder(folder.parent)
 
 
@@ -126,6 +129,18 @@ def _table(path: Path) -> Mapping[str, Any] | None:
     if table is not None and not isinstance(table, dict):
         raise UserError(f"{path}: [tool.aotlens] is not a table")
     return table
+
+
+def _with_dashes(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with `step_peak` as `step-peak`; patterns, which are keys too, stay as they are."""
+    dashed = {name.replace("_", "-"): value for name, value in table.items()}
+    for name in ("per-file", "per-target"):
+        rows = dashed.get(name)
+        if isinstance(rows, dict):
+            dashed[name] = {
+                pattern: _with_dashes(row) if isinstance(row, dict) else row for pattern, row in rows.items()
+            }
+    return dashed
 
 
 def check_codes(codes: tuple[str, ...], where: str) -> tuple[str, ...]:
@@ -256,6 +271,7 @@ _LIMITS = {
     "max-wrapper-steps": _COUNT,
     "max-graph-breaks": _COUNT,
     "max-recompilations": _COUNT,
+    "step-peak": _BYTES,
 }
 _WHOLE = {
     "exclude": _Kind('a list of patterns, as ["examples/old/*"]', _strings),

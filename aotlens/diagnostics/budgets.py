@@ -5,9 +5,12 @@ from dataclasses import dataclass
 
 from aotlens.diagnostics.findings import Check
 from aotlens.diagnostics.rule import Rule
+from aotlens.diagnostics.step_memory import largest_lines
 from aotlens.model.dynamo import DynamoFunction
+from aotlens.model.fit import Fit
 from aotlens.model.report import Diagnostic, Related, Span, Target
 from aotlens.model.spans import location
+from aotlens.view.fit import peak_words
 from aotlens.view.quantities import applied_steps, counted, exact_bytes, human_bytes, signature
 from aotlens.view.why import recompiled_values, value_words
 
@@ -84,10 +87,23 @@ RULES: tuple[Rule, ...] = (
         "# with max-recompilations = 1\nfor step in range(5):\n    compiled(x, step / 10)",
         "for step in range(5):\n    compiled(x, torch.tensor(step / 10))",
     ),
+    Rule(
+        "AL807",
+        "The training step needs more than the budget allows",
+        "error",
+        "The predicted peak of a whole training step (parameters, gradients, optimizer state, activations)"
+        " exceeds `step-peak`. The lines that hold most are listed." + _WHERE + " `aotlens fit` applies the"
+        " limit too.",
+        "Memory while the script trains.",
+        "See `aotlens fit` for all lines and kinds; AL301 and AL308 name what to change. Or raise the limit.",
+        '# with step-peak = "1 MiB"\nmodel = nn.Linear(1024, 1024)\noptimizer = torch.optim.AdamW('
+        "model.parameters())",
+        "optimizer = torch.optim.SGD(model.parameters())",
+    ),
 )
 
 
-__all__ = ["CHECKS", "NO_LIMITS", "RULES", "Budget", "over_budget", "over_dynamo_budget"]
+__all__ = ["CHECKS", "NO_LIMITS", "RULES", "Budget", "over_budget", "over_dynamo_budget", "over_step_budget"]
 
 CHECKS: tuple[Check, ...] = ()
 """None: the findings need a budget, which `over_budget` and `over_dynamo_budget` take."""
@@ -110,6 +126,8 @@ class Budget:
     """Expressions at which Dynamo breaks the graph of the function."""
     max_recompilations: int | None = None
     """The recompilations of the function, and of the code after its graph breaks."""
+    step_peak: int | None = None
+    """Bytes: the predicted peak of a whole training step of the script."""
 
     def with_limits(self, other: "Budget") -> "Budget":
         """This budget with the limits that another one sets."""
@@ -122,6 +140,7 @@ class Budget:
                     (self.max_wrapper_steps, other.max_wrapper_steps),
                     (self.max_graph_breaks, other.max_graph_breaks),
                     (self.max_recompilations, other.max_recompilations),
+                    (self.step_peak, other.step_peak),
                 )
             )
         )
@@ -168,7 +187,7 @@ def _exceeds(amount: int, limit: int | None) -> bool:
 
 
 def _excess(amount: int, limit: int | None, what: str) -> str:
-    """Return the excess in words; sizes that would read alike are also given in bytes."""
+    """Return by how much an amount exceeds its limit; sizes that would read alike are also given in bytes."""
     assert limit is not None
     shown, allowed = human_bytes(amount), human_bytes(limit)
     if shown == allowed:
@@ -184,6 +203,19 @@ def _largest(rows: Iterable[tuple[int, Span | None, str]]) -> tuple[Related, ...
             totals[span, why] = totals.get((span, why), 0) + size
     largest = sorted(totals.items(), key=lambda row: -row[1])[:_MOST_RELATED]
     return tuple(Related(span, f"{human_bytes(size)} {why}") for (span, why), size in largest)
+
+
+def over_step_budget(fit: Fit, budget: Budget) -> Iterator[Diagnostic]:
+    """AL807: the step's peak exceeds `step-peak`; not for a run without an optimizer's step."""
+    limit = budget.step_peak
+    if limit is None or not fit.step or fit.step_peak_bytes <= limit:
+        return
+    where = peak_words(fit).partition(": ")[2]
+    message = (
+        f"the step needs {_excess(fit.step_peak_bytes, limit, 'at its peak')} (step-peak); the peak is in the"
+        f" {where}"
+    )
+    yield Diagnostic("AL807", "error", message, fit.at.span, largest_lines(fit))
 
 
 def over_dynamo_budget(function: DynamoFunction, budget: Budget) -> Iterator[Diagnostic]:

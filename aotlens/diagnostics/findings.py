@@ -38,6 +38,10 @@ class Limits:
     """Reported from so many bytes on that a GPU's memory moves in vain beside scattered elements."""
     sector_factor: float = 2.0
     """Reported from this ratio of moved bytes to needed bytes on."""
+    step_line_bytes: int = MIB
+    """The least bytes, beside `step_line_share`, of a line that is reported for the peak of a step."""
+    step_line_share: float = 1 / 3
+    """Of the step's peak."""
 
 
 Check = Callable[[Target, Limits], Iterator[Diagnostic]]

@@ -6,6 +6,7 @@ from aotlens.diagnostics.checkpoint_call import Advice, best_call
 from aotlens.diagnostics.checkpoint_edit import checkpointed
 from aotlens.diagnostics.findings import Check, Limits, peak_cost
 from aotlens.diagnostics.rule import Rule
+from aotlens.diagnostics.step_memory import RULES as STEP_RULES
 from aotlens.model.report import (
     Diagnostic,
     Partition,
@@ -105,6 +106,7 @@ RULES: tuple[Rule, ...] = (
         "$ aotlens inspect model.py --memory-budget 0.1",
         "$ aotlens inspect model.py --memory-budget 0.5",
     ),
+    *STEP_RULES,
 )
 
 

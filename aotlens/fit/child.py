@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from aotlens.build.memory import memory_of
+from aotlens.diagnostics.step_memory import step_findings
 from aotlens.fit.capacity import gpu_fit
 from aotlens.fit.fake_values import reading_without_values
 from aotlens.fit.graph_lines import GraphLines
@@ -32,6 +33,7 @@ from aotlens.session.compile_router import CompileRouter, intercepting_compile
 from aotlens.session.errors.unavailable import without_fake_option
 from aotlens.session.run import ScriptEnd, run_to_end
 from aotlens.session.script.edited import importing_edited, load_edited
+from aotlens.session.script.file_reads import files_of_run, recording_file_reads
 from aotlens.session.script.source import new_module, run_script
 from aotlens.session.why.observation import JOB, save_observation
 from aotlens.view.quantities import counted, human_bytes
@@ -44,8 +46,11 @@ MOST_LINES = 3
 def main(folder: str) -> int:
     """Run the script, write the report to the folder, and return the script's exit code."""
     job = decode_record(FitJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
-    end, report = fit_script(job)
-    return save_observation(folder, end, report)
+    before = frozenset(sys.modules)
+    with recording_file_reads(is_enabled=True) as reads:
+        end, report = fit_script(job)
+    files = files_of_run(job.path, reads, [name for name in sys.modules if name not in before])
+    return save_observation(folder, end, report, files)
 
 
 def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
@@ -80,12 +85,13 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
     if stopped is None and observers and observers[0].integers_read:
         stopped = _unknown_sizes(observers[0])
     fit = _fit(job, observers[0], collector) if observers else None
+    findings = tuple(step_findings(fit)) if fit is not None and end.failure is None else ()
     report = Report(
         torch.__version__,
         platform.python_version(),
         f"fit {job.path}",
         (),
-        (),
+        findings,
         incomplete=stopped,
         fit=fit,
     )

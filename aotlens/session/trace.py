@@ -3,7 +3,6 @@
 Invariant: user code cannot raise through `trace`; whatever was captured before a failure is reported with it.
 """
 
-import os
 import platform
 import sys
 from collections import Counter
@@ -29,14 +28,13 @@ from aotlens.session.collector import REPEATS, Collector
 from aotlens.session.driver import CompileRequest, Driver, Hooks
 from aotlens.session.errors.failures import failure_of
 from aotlens.session.policy_function import check_overrides
-from aotlens.session.script.file_reads import FileReads, recording_file_reads
+from aotlens.session.script.file_reads import FileReads, files_of_run, recording_file_reads
 from aotlens.session.verify import Verifier
 from aotlens.torch_api.triton import mute_triton_analysis_log
 from aotlens.view.quantities import limit_text
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import TraceOptions, TraceRequest
 from aotlens.worker.requests import ProgressFunction
-from aotlens.worker.stacks import is_user_file
 
 __all__ = ["trace"]
 
@@ -215,13 +213,8 @@ def _failure(work: Callable[[], None], path: str) -> Failure | None:
 
 def _files(path: str, reads: FileReads) -> tuple[str, ...]:
     """Return the script, the imported modules of the user's, and the files that the script read."""
-    files = [os.path.abspath(path)]
     imported = list(takewhile(lambda name: name not in _OURS, reversed(sys.modules)))
-    for name in reversed(imported):
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if isinstance(file, str) and is_user_file(file) and os.path.isfile(file):
-            files.append(os.path.abspath(file))
-    return tuple(dict.fromkeys((*files, *reads.paths)))
+    return files_of_run(path, reads, reversed(imported))
 
 
 def forget_loaded_modules() -> None:

@@ -12,6 +12,7 @@ KINDS = {
     "compiled": "module texts of `aotlens run`",
     "compiled-code": "Inductor's code of their graphs",
     "compiled-reports": "reports of them",
+    "fit-results": "results of `aotlens fit`",
     "gpu-graphs": "GPU code of graphs",
     "gpu-kernels": "kernels compiled for a GPU",
     "gpu-sass": "disassembled kernels",

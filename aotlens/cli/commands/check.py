@@ -10,6 +10,7 @@ from importlib import import_module
 from aotlens.check.files import SourceFile, find_files
 from aotlens.check.findings import judge
 from aotlens.check.settings import SEVERITIES, Settings, check_codes, settings_for
+from aotlens.check.steps import find_step_files, measure_steps
 from aotlens.check.tracing import OnDone, Traced, trace_files
 from aotlens.cli.options import add_limits, count, limits_of, output_file, seconds
 from aotlens.cli.progress import waiting
@@ -71,10 +72,16 @@ def run(arguments: argparse.Namespace) -> int:
     files = tuple(
         replace(file, settings=overrides.over(file.settings), argv=argv) for file in files_with_examples
     )
-    for gpu in {file.settings.options.gpu for file in files}:
+    steps = tuple(
+        replace(file, settings=overrides.over(file.settings), argv=argv)
+        for file in find_step_files([path for path in arguments.paths if path not in logs])
+    )
+    for gpu in {file.settings.options.gpu for file in (*files, *steps)}:
         check_gpu(gpu)
     with _progress(len(files)) as on_done:
         traced = trace_files(files, arguments.jobs, arguments.fresh, on_done)
+    with _progress(len(steps), "measuring the step of") as on_done:
+        traced = (*traced, *measure_steps(steps, arguments.fresh, on_done))
     traced = (*traced, *(_read_log(path, overrides, arguments.mappings) for path in logs))
     for file_trace in traced:
         if file_trace.failure is not None and file_trace.failure.traceback and arguments.format == "text":
@@ -134,10 +141,10 @@ class _Overrides:
 
 
 @contextmanager
-def _progress(count: int) -> Iterator[OnDone]:
+def _progress(count: int, doing: str = "tracing") -> Iterator[OnDone]:
     """Show how many files are done and the last one, on a terminal only."""
     done = 0
-    with waiting(f"tracing {counted(count, 'file')}") as show:
+    with waiting(f"{doing} {counted(count, 'file')}") as show:
 
         def finished(file: SourceFile) -> None:
             nonlocal done

@@ -1,13 +1,17 @@
 """`aotlens fit SCRIPT ARGS…`: the memory of a whole step; of a memory snapshot, who held GPU memory."""
 
 import argparse
+import time
 
 from aotlens.cli.export_formats import check_whole_format, whole_text
 from aotlens.cli.options import output_file
 from aotlens.cli.targets import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
+from aotlens.diagnostics.budgets import over_step_budget
 from aotlens.errors import UserError
+from aotlens.model.fit import Fit
 from aotlens.model.report import Report
+from aotlens.worker.fit_results import FitRun, open_fit_results
 
 FORMATS = ("text", "json", "html")
 SNAPSHOT_ENDINGS = (".pickle", ".pkl")
@@ -58,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         find_target(arguments.gpu)  # an unknown name is reported before the script runs
     job = FitJob(arguments.script, tuple(arguments.argv), arguments.gpu, arguments.real, arguments.to_end)
+    started = time.time()
     observed = observe_script(job, FIT_CHILD)
     if observed.message:
         say(observed.message)
@@ -66,11 +71,32 @@ def run(arguments: argparse.Namespace) -> int:
         how = f"was ended by {signal}" if signal else f"exited with code {observed.exit_code}"
         raise UserError(f"{arguments.script} {how} before a report could be made")
     _show(observed.report, arguments)
+    if observed.failure is None:
+        _store(FitRun(job.path, job.argv, job.gpu, observed.files, started), observed.report)
     if observed.failure is not None:
         show_failure(observed.failure.message, observed.failure.traceback, observed.failure.exit_code)
     fit = observed.report.fit
     is_too_large = fit is not None and fit.fits is not None and not fit.fits.ok
-    return observed.exit_code or int(is_too_large)
+    return observed.exit_code or int(is_too_large or _exceeds_budget(fit, arguments.script))
+
+
+def _store(run: FitRun, report: Report) -> None:
+    """Store the result for the terminal app, editors and `aotlens check`."""
+    results = open_fit_results()
+    if results is not None:
+        results.add(run, report)
+
+
+def _exceeds_budget(fit: Fit | None, script: str) -> bool:
+    """Report a step that exceeds the `step-peak` of the pyproject.toml next to the script."""
+    from aotlens.check.settings import settings_for
+
+    settings = settings_for(script)
+    findings = [] if fit is None else list(over_step_budget(fit, settings.budget_of(script)))
+    selected = [finding for finding in findings if settings.selects(finding.code, script, None)]
+    for finding in selected:
+        say(f"aotlens: {finding.code}: {finding.message}")
+    return bool(selected)
 
 
 def _show(report: Report, arguments: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ import importlib.abc
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -17,7 +17,7 @@ from typing import Any
 
 from aotlens.worker.stacks import is_user_file
 
-__all__ = ["FileReads", "recording_file_reads"]
+__all__ = ["FileReads", "files_of_run", "recording_file_reads"]
 
 _NOT_FILES = ("/proc/", "/sys/", "/dev/")
 _NOT_LISTED = {
@@ -112,6 +112,16 @@ def _record_opener(module: ModuleType) -> None:
         return opened(*args, **kwargs)
 
     setattr(module, name, recording)
+
+
+def files_of_run(path: str, reads: FileReads, modules: Iterable[str]) -> tuple[str, ...]:
+    """Return the script, those of the modules that are the user's, and the files that the script read."""
+    files = [os.path.abspath(path)]
+    for name in modules:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if isinstance(file, str) and is_user_file(file) and os.path.isfile(file):
+            files.append(os.path.abspath(file))
+    return tuple(dict.fromkeys((*files, *reads.paths)))
 
 
 @contextmanager

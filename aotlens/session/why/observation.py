@@ -50,9 +50,15 @@ class Observation:
     failure: Failure | None
     report: Report | None
     """None if the child ended without a report: it was killed, or called `os._exit`."""
+    files: tuple[str, ...] = ()
+    """The files that the run read, where the child lists them."""
 
 
-def observe_script(job: Any, child: str = WHY_CHILD) -> Observation:
+TIMED_OUT = 124
+"""The exit code of a child that exceeded its time limit, as that of the command `timeout`."""
+
+
+def observe_script(job: Any, child: str = WHY_CHILD, time_limit_s: float | None = None) -> Observation:
     """Run the script in a child to its end; an interrupt also reaches the child, and is raised here.
 
     `child` is the module that the new process runs; it reads the job and calls `save_observation`.
@@ -60,11 +66,18 @@ def observe_script(job: Any, child: str = WHY_CHILD) -> Observation:
     with tempfile.TemporaryDirectory(prefix="aotlens-why-") as folder:
         Path(folder, JOB).write_text(json.dumps(encode_record(job)), encoding="utf-8")
         command = [sys.executable, "-m", child, folder]
-        done = subprocess.run(command, stdout=sys.stderr.fileno(), check=False)
+        try:
+            done = subprocess.run(command, stdout=sys.stderr.fileno(), check=False, timeout=time_limit_s)
+        except subprocess.TimeoutExpired:
+            return Observation(TIMED_OUT, "", _timeout(time_limit_s), None)
         observed = Path(folder, OBSERVED)
         if not observed.exists():
             return Observation(_exit_code(done.returncode), "", None, None)
         return _observed(json.loads(observed.read_text(encoding="utf-8")))
+
+
+def _timeout(time_limit_s: float | None) -> Failure:
+    return Failure("timeout", f"the script did not end within {time_limit_s:g} s; see --time-limit")
 
 
 def _exit_code(code: int) -> int:
@@ -87,10 +100,11 @@ def _observed(data: dict[str, Any]) -> Observation:
         data["message"],
         None if failure is None else decode_record(Failure, failure),
         decode(data["report"]),
+        tuple(data["files"]),
     )
 
 
-def save_observation(folder: str, end: "ScriptEnd", report: Report) -> int:
+def save_observation(folder: str, end: "ScriptEnd", report: Report, files: tuple[str, ...] = ()) -> int:
     """Write the observation for the parent atomically, in the child.
 
     Returns the script's exit code, which is the child's.
@@ -102,6 +116,7 @@ def save_observation(folder: str, end: "ScriptEnd", report: Report) -> int:
         "message": end.message,
         "failure": failure,
         "report": encode(report),
+        "files": files,
     }
     path = Path(folder, OBSERVED)
     writing = path.with_suffix(f".{os.getpid()}")

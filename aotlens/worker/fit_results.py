@@ -1,0 +1,72 @@
+"""The last result of `aotlens fit` for each script, on disk.  Stdlib only.
+
+Invariant: a result is returned only while the script and every file that its run read are unchanged, so a
+front end that shows it runs nothing.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotlens._version import __version__
+from aotlens.disk_cache import Store, digest, open_store
+from aotlens.errors import ReportError
+from aotlens.model.codec import decode, encode
+from aotlens.model.report import Report
+from aotlens.worker.answers import changed_since, file_digest
+
+__all__ = ["FitResults", "FitRun", "open_fit_results"]
+
+KIND = "fit-results"
+
+
+@dataclass(frozen=True, slots=True)
+class FitRun:
+    """One run of a script by `aotlens fit`."""
+
+    path: str
+    argv: tuple[str, ...] = ()
+    gpu: str | None = None
+    """The GPU as the user named it."""
+    files: tuple[str, ...] = ()
+    """Absolute paths of the script, its modules and the files that it read."""
+    started: float = 0.0
+    """When it started, on the clock of the files."""
+
+
+def open_fit_results() -> "FitResults | None":
+    """Return the user's results; None where nothing may be stored."""
+    store = open_store()
+    return None if store is None else FitResults(store)
+
+
+@dataclass(frozen=True, slots=True)
+class FitResults:
+    """Reads and writes the last result of a script and its arguments."""
+
+    store: Store
+
+    def find(self, path: str, argv: Sequence[str] = ()) -> tuple[Report, str | None] | None:
+        """Return the last result and the GPU that it is for; None without one, or if a file has changed."""
+        entry: Any = self.store.get(KIND, _key(path, argv))
+        if not isinstance(entry, dict) or not isinstance(entry.get("read"), dict):
+            return None
+        if any(file_digest(file) != known for file, known in entry["read"].items()):
+            return None
+        try:
+            return decode(entry["report"]), entry["gpu"]
+        except (ReportError, KeyError):
+            return None
+
+    def add(self, run: FitRun, report: Report) -> None:
+        """Store a result, unless a file has changed since the run started."""
+        if report.fit is None or any(changed_since(file, run.started) for file in run.files):
+            return
+        read = {file: file_digest(file) for file in run.files}
+        entry = {"read": read, "gpu": run.gpu, "report": encode(report)}
+        self.store.put(KIND, _key(run.path, run.argv), entry)
+
+
+def _key(path: str, argv: Sequence[str]) -> str:
+    return digest(__version__, os.path.realpath(path), *argv)
