@@ -101,7 +101,7 @@ def _app_texts(report: Report, target: Target) -> Iterator[str]:
         ledger.output_listing(target),
         wrapper.step_listing(target),
         diagnostics.diagnostic_listing(report, target),
-        kernels.kernel_listing(target, kernels.in_call_order(target)),
+        kernels.kernel_listing(target),
     ):
         yield from _rows(listing)
     for details in (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from aotlens.model.kernels import Kernel, KernelConfig, KernelShare, LineCost, PhaseCost
 from aotlens.model.source import Span
 from aotlens.view.quantities import human_us, percent
+from aotlens.view.shorten import shortened
 
 
 def is_for_gpu(kernel: Kernel) -> bool:
@@ -115,8 +116,8 @@ PREFIXES = ("torch.ops.", "extern_kernels.")
 
 
 def short_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """Return the kernel's name without its middle: its start shows the kind, its end the number."""
-    return without_middle(own_name(name), longest)
+    """Return the kernel's name, shortened."""
+    return shortened(own_name(name), longest)
 
 
 def own_name(name: str) -> str:
@@ -124,12 +125,6 @@ def own_name(name: str) -> str:
     for prefix in PREFIXES:
         name = name.removeprefix(prefix)
     return name
-
-
-def without_middle(text: str, longest: int) -> str:
-    """Return the text in at most `longest` characters: its start, and its last dozen characters."""
-    end = max(0, min(12, longest // 2 - 2))
-    return text if len(text) <= longest else f"{text[: longest - end - 1]}…{text[len(text) - end :]}"
 
 
 TRITON = "triton"

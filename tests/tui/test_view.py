@@ -12,6 +12,7 @@ from aotlens.model.spans import file_key
 from aotlens.view.ledger import aliasing
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import call_count, gutter_size, signed_bytes
+from aotlens.view.tabs.columns import Measures, fitted_widths, measures, sized
 from aotlens.view.tabs.ledger import guard_lines, output_details, side_effect_lines
 from aotlens.view.tabs.marks import Mark, line_marks, mark_text
 from aotlens.view.tabs.overview import alive_lines, memory_plot
@@ -24,7 +25,6 @@ from lsp_server.index import Spot
 from lsp_server.translate.expression import expression_text
 from tests.report.sample import MODEL, sample_report, span
 from tui.editor import editor_command
-from tui.widgets.table import fitted_widths, natural_widths, sized
 
 
 def words(*texts: str) -> LazyRows[str]:
@@ -55,11 +55,11 @@ COLUMNS = (
 
 
 def test_columns_shrink_then_drop_then_grow() -> None:
-    natural = (12, 10, 4)
+    natural = Measures((12, 10, 4))
     assert [fitted_widths(COLUMNS, natural, width) for width in (60, 30, 24, 18, 14)] == [
         (42, 10, 4),
         (12, 10, 4),
-        (6, 10, 4),
+        (12, 4, 4),
         (6, 4, 4),
         (8, 0, 4),
     ]
@@ -67,20 +67,26 @@ def test_columns_shrink_then_drop_then_grow() -> None:
 
 def test_a_column_without_content_is_not_shown() -> None:
     rows = LazyRows(("a", "b"), str, lambda text: (text, "", "1"), str, lambda text: Link())
-    assert natural_widths(Listing(COLUMNS, rows, "")) == (4, 0, 4)
+    assert measures(Listing(COLUMNS, rows, "")).natural == (4, 0, 4)
 
 
-@given(st.text(), st.integers(1, 40), st.sampled_from(["left", "right"]), st.sampled_from(["end", "middle"]))
-def test_a_cell_has_its_width_whatever_it_says(text: str, width: int, align: str, cut: str) -> None:
+@given(st.text(), st.integers(1, 40), st.sampled_from(["left", "right"]))
+def test_a_cell_has_its_width_whatever_it_says(text: str, width: int, align: str) -> None:
     from rich.cells import cell_len
 
-    assert cell_len(sized(text, width, Column("", align=align, cut=cut))) == width
+    assert cell_len(sized(text, width, align)) == width
 
 
-def test_a_generated_name_keeps_both_its_ends() -> None:
-    name = "triton_per_fused_native_layer_norm_12"
-    assert sized(name, 24, Column("", cut="middle")) == "triton_per_fu…er_norm_12"
-    assert sized(name, 40, Column("", cut="middle")) == f"{name}   "
+def test_the_room_goes_where_it_completes_most_cells() -> None:
+    columns = (Column("node", narrowest=6, grows=True), Column("tensor", narrowest=4, drop=1))
+    measured = Measures((20, 12), ((8, 8, 8, 20), (12, 12, 12, 12)))
+    assert [fitted_widths(columns, measured, width) for width in (14, 16, 22, 24, 34)] == [
+        (8, 4),
+        (10, 4),
+        (8, 12),
+        (10, 12),
+        (20, 12),
+    ]
 
 
 def test_rows_are_found_by_line_the_innermost_first() -> None:

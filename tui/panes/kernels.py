@@ -10,8 +10,6 @@ from textual.widget import Widget
 from aotlens.model.report import Kernel
 from aotlens.view.kernels import TRITON, kernel_texts
 from aotlens.view.tabs.kernels import (
-    by_cost,
-    in_call_order,
     kernel_details,
     kernel_listing,
     kernel_totals,
@@ -38,7 +36,6 @@ class KernelsPane(Pane):
         Binding("p", "program", "Kernel text"),
         Binding("left_square_bracket,comma,left", "language(-1)", "Previous language", key_display="["),
         Binding("right_square_bracket,full_stop,right", "language(1)", "Next language", key_display="]"),
-        Binding("o", "order", "By cost"),
         Binding("l", "lines", "By line"),
     ]
     DEFAULT_CSS = """
@@ -57,9 +54,6 @@ class KernelsPane(Pane):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.order: tuple[int, ...] = ()
-        """Positions of the report's kernels, as the table shows them."""
-        self.costliest_first = False
         self.language = ""
 
     def compose(self) -> ComposeResult:
@@ -76,7 +70,8 @@ class KernelsPane(Pane):
     def fill(self, subject: Subject) -> None:
         self.query_one("#kernels-total", LineList).show((kernel_totals(subject.target),))
         self.query_one("#line-table", VirtualTable).show(line_listing(subject.target))
-        self._show_table()
+        self.query_one("#kernel-table", VirtualTable).show(kernel_listing(subject.target))
+        self._describe()
 
     def main(self) -> Widget:
         return self.query_one("#line-table" if self.has_class("-lines") else "#kernel-table")
@@ -99,22 +94,9 @@ class KernelsPane(Pane):
         index = self.query_one("#kernel-table", VirtualTable).record_index
         if index is None or self.subject is None:
             return None
-        return self.subject.target.kernels[self.order[index]]
+        return self.subject.target.kernels[index]
 
     # The table.
-
-    def action_order(self) -> None:
-        """Switch between call order and slowest first."""
-        self.costliest_first = not self.costliest_first
-        self._show_table()
-        self.query_one("#kernel-table", VirtualTable).place_cursor(0, notify=True)
-
-    def _show_table(self) -> None:
-        if self.subject is not None:
-            target = self.subject.target
-            self.order = by_cost(target) if self.costliest_first else in_call_order(target)
-            self.query_one("#kernel-table", VirtualTable).show(kernel_listing(target, self.order))
-        self._describe()
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         if isinstance(event.sender, VirtualTable):

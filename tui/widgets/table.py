@@ -1,24 +1,32 @@
-"""A table of any length: columns fitted to the width, rows made when shown, a filter."""
+"""A table of any length: columns fitted to the width, rows made when shown, a filter, an order."""
 
+from collections.abc import Sequence
 from itertools import chain
+from typing import ClassVar
 
-from rich.cells import cell_len, set_cell_size
 from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
 
-from aotlens.view.kernels import without_middle
-from aotlens.view.tabs.rows import Cell, Cells, Column, Group, LazyRows, Link, Listing, Part, matching
+from aotlens.view.tabs.columns import GAP, Measures, fitted_widths, measures, sized
+from aotlens.view.tabs.rows import Cells, Column, Group, LazyRows, Link, Listing, Part, matching, part
+from aotlens.view.tabs.sorting import Sort, clicked_sort, next_sort, sorted_positions
 from aotlens.view.tabs.spans import LineIndex
-from tui.widgets.row_list import RowList
+from tui.widgets.row_list import MARKER_WIDTH, RowList
 
-GAP = 2
-SAMPLE = 64
-"""Rows measured at each end of the table for the natural widths of its columns."""
+MARKS = {True: "▼", False: "▲"}
+"""Beside the title of the column that the rows are sorted by: largest first, smallest first."""
 
 NOTHING = Listing((Column(""),), LazyRows((), str, lambda _: (), str, lambda _: Link()), "")
 
 
 class VirtualTable(RowList):
     """Shows a `Listing`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "sort", "Sort"),
+        Binding("O", "reverse", "Reverse order", show=False),
+    ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -32,7 +40,9 @@ class VirtualTable(RowList):
         """By the position of its first row; empty while unfolded and while a filter searches every row."""
         self._row_of_position: dict[int, int] | None = None
         """For each position in the listing the row that shows it; built when it is first needed."""
-        self._natural: tuple[int, ...] = ()
+        self.sort: Sort | None = None
+        """The user's order; None for the table's own."""
+        self._measures = Measures(())
         self._fitted: tuple[int, tuple[int, ...]] = (-1, ())
         self._lines: LineIndex | None = None
 
@@ -45,8 +55,7 @@ class VirtualTable(RowList):
         self.query_text = ""
         self._show_all()
         self._lines = None
-        self._natural = natural_widths(listing)
-        self._fitted = (-1, ())
+        self._measure_columns()
         self.rows_changed(0)
         if key:
             self.select_or_fold(key)
@@ -79,7 +88,14 @@ class VirtualTable(RowList):
         """No filter: every row, or the first of each group."""
         groups = () if self.unfolded else self.listing.groups
         self._groups = {group.positions[0]: group for group in groups}
-        self.shown = tuple(self._groups) if groups else range(len(self.listing.rows))
+        self._show_rows(tuple(self._groups) if groups else range(len(self.listing.rows)))
+
+    def _show_rows(self, positions: tuple[int, ...] | range) -> None:
+        """Show these records in the chosen order."""
+        column = self._sorted_column
+        if self.sort is not None and column is not None:
+            positions = sorted_positions(positions, self._cells, column, descending=self.sort.descending)
+        self.shown = positions
         self._row_of_position = None
 
     def filter(self, query: str) -> None:
@@ -88,8 +104,7 @@ class VirtualTable(RowList):
         self.query_text = query
         if query.strip():
             self._groups = {}
-            self.shown = matching(self.listing.rows, query)
-            self._row_of_position = None
+            self._show_rows(matching(self.listing.rows, query))
         else:
             self._show_all()
         self.rows_changed(0)
@@ -169,6 +184,57 @@ class VirtualTable(RowList):
         rows = (self._row_of(index) for index in indices)
         self.mark(tuple(dict.fromkeys(row for row in rows if row is not None)))
 
+    # The order.
+
+    @property
+    def _sorted_column(self) -> int | None:
+        return self.sort.column_in(self.listing.columns) if self.sort is not None else None
+
+    def action_sort(self) -> None:
+        """Sort by the next column, the measures first; after the last one, in the table's own order."""
+        self._sort_by(next_sort(self.sort, self._sortable))
+
+    def action_reverse(self) -> None:
+        """Reverse the order of the sorted column."""
+        if self.sort is None:
+            self.action_sort()
+        if self.sort is not None:
+            self._sort_by(Sort(self.sort.title, not self.sort.descending))
+
+    @property
+    def _sortable(self) -> Sequence[Column]:
+        """Return the columns that are shown, or all before the first paint."""
+        columns, widths = self.listing.columns, self._fitted[1]
+        return [column for column, wide in zip(columns, widths, strict=True) if wide] if widths else columns
+
+    def _sort_by(self, sort: Sort | None) -> None:
+        """Change the order, and go to its first row."""
+        self.sort = sort
+        if self.query_text.strip():
+            self._show_rows(matching(self.listing.rows, self.query_text))
+        else:
+            self._show_all()
+        self._measure_columns()
+        self.rows_changed(0)
+        self.place_cursor(0, notify=True)
+
+    def _measure_columns(self) -> None:
+        self._measures = measures(self.listing, self._sorted_column)
+        self._fitted = (-1, ())
+
+    def on_click(self, event: events.Click) -> None:
+        if event.y >= self.header_height:
+            super().on_click(event)
+            return
+        start = MARKER_WIDTH
+        for column, wide in zip(self.listing.columns, self._fitted[1], strict=False):
+            if wide and start <= event.x < start + wide + GAP and column.title:
+                event.stop()
+                self.focus()
+                self._sort_by(clicked_sort(self.sort, column))
+                return
+            start += wide + GAP if wide else 0
+
     # What the base asks for.
 
     @property
@@ -196,94 +262,26 @@ class VirtualTable(RowList):
         return f"no row matches {self.query_text!r}" if self.query_text else self.listing.empty
 
     def header_text(self, width: int) -> Text:
-        titles = tuple(Part(column.title) for column in self.listing.columns)
-        return self._laid_out(titles, width)
+        column = self._sorted_column
+        mark = MARKS[self.sort.descending] if self.sort is not None else ""
+        titles = (
+            Part(f"{each.title}{mark if index == column else ''}", "accent" if index == column else "")
+            for index, each in enumerate(self.listing.columns)
+        )
+        return self._laid_out(tuple(titles), width)
 
     def row_text(self, index: int, width: int) -> Text:
         return self._laid_out(self._cells(self.shown[index]), width)
 
     def _laid_out(self, cells: Cells, width: int) -> Text:
         if self._fitted[0] != width:
-            self._fitted = (width, fitted_widths(self.listing.columns, self._natural, width))
+            self._fitted = (width, fitted_widths(self.listing.columns, self._measures, width))
         text = Text(no_wrap=True, end="")
         for cell, column, cells_wide in zip(cells, self.listing.columns, self._fitted[1], strict=True):
             if cells_wide:
                 text.append(" " * GAP if text else "")
                 shown = part(cell)
-                text.append_text(self.part_text(Part(sized(shown.text, cells_wide, column), shown.role)))
+                text.append_text(
+                    self.part_text(Part(sized(shown.text, cells_wide, column.align), shown.role))
+                )
         return text
-
-
-def part(cell: Cell) -> Part:
-    return Part(cell) if isinstance(cell, str) else cell
-
-
-def sized(text: str, width: int, column: Column) -> str:
-    """Return the text in exactly `width` cells."""
-    length = cell_len(text)
-    if length > width and column.cut == "middle" and length == len(text) and text.isprintable():
-        return without_middle(text, width)
-    if length > width:
-        return set_cell_size(text, width - 1) + "…"
-    return " " * (width - length) + text if column.align == "right" else text + " " * (width - length)
-
-
-def natural_widths(listing: Listing) -> tuple[int, ...]:
-    """Return the widest cell of each column in a sample, at most the column's limit; 0 for an empty
-    column."""
-    total = len(listing.rows)
-    sample = [*range(min(SAMPLE, total)), *range(max(SAMPLE, total - SAMPLE), total)]
-    widths = [0 if column.drop else cell_len(column.title) for column in listing.columns]
-    rows = [listing.rows.cells(index) for index in sample]
-    if listing.group_cells is not None:
-        rows += [listing.group_cells(group) for group in listing.groups[:SAMPLE] if len(group.positions) > 1]
-    for cells in rows:
-        for position, cell in enumerate(cells):
-            if length := cell_len(part(cell).text):
-                widths[position] = max(widths[position], length, cell_len(listing.columns[position].title))
-    return tuple(map(natural_width, listing.columns, widths))
-
-
-def natural_width(column: Column, width: int) -> int:
-    """Return the natural width; a column of bars has no title and one width, since a longer bar may be
-    outside the sample."""
-    if width and not column.title and column.narrowest == column.widest:
-        return column.widest
-    return width if column.grows else min(width, column.widest)
-
-
-def fitted_widths(columns: tuple[Column, ...], natural: tuple[int, ...], width: int) -> tuple[int, ...]:
-    """Return widths that fit: first columns shrink, then columns are dropped; 0 hides a column."""
-    least = [min(wide, column.narrowest) for column, wide in zip(columns, natural, strict=True)]
-    visible = [position for position, wide in enumerate(natural) if wide]
-    while total(least, visible) > width and any(columns[position].drop for position in visible):
-        visible.remove(max(visible, key=lambda position: columns[position].drop))
-    widths = [least[position] if position in visible else 0 for position in range(len(columns))]
-    spare = width - total(widths, visible)
-    # The columns that lack least get their full width first; growing ones share the rest.
-    for position in sorted(visible, key=lambda position: natural[position] - widths[position]):
-        if columns[position].grows:
-            continue
-        more = min(spare, natural[position] - widths[position])
-        if more > 0:
-            widths[position] += more
-            spare -= more
-    growing = [position for position in visible if columns[position].grows]
-    for position in level(growing, widths, spare):
-        widths[position] += 1
-    return tuple(widths)
-
-
-def level(growing: list[int], widths: list[int], spare: int) -> list[int]:
-    """Return the column that gets each of the spare cells: always the narrowest of those that grow."""
-    current = {position: widths[position] for position in growing}
-    order: list[int] = []
-    for _ in range(spare if growing else 0):
-        narrowest = min(growing, key=lambda position: current[position])
-        current[narrowest] += 1
-        order.append(narrowest)
-    return order
-
-
-def total(widths: list[int], visible: list[int]) -> int:
-    return sum(widths[position] for position in visible) + GAP * max(0, len(visible) - 1)

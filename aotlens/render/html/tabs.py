@@ -10,7 +10,6 @@ from aotlens.view.tabs.diagnostics import diagnostic_details, diagnostic_listing
 from aotlens.view.tabs.dynamo import all_dynamo_lines
 from aotlens.view.tabs.graph import StageIndex, all_stages, fact_lines, node_listing, stage_title
 from aotlens.view.tabs.kernels import (
-    in_call_order,
     kernel_details,
     kernel_listing,
     kernel_totals,
@@ -188,7 +187,7 @@ class _Tabs:
         yield self._lines([kernel_totals(target)])
         if not target.kernels:
             return
-        order = in_call_order(target)
+        order = range(len(target.kernels))
         known: dict[str, int] = {}
         more: list[list[Json]] = []
         for index in order:
@@ -201,7 +200,7 @@ class _Tabs:
             more.append([*self._details(kernel_details(kernel, target)), texts])
         lines = [self._details(line_details(line, target)) for line in target.gpu_lines]
         items = (
-            ("kernels", "in call order", self.encoder.table(kernel_listing(target, order), more)),
+            ("kernels", "in call order", self.encoder.table(kernel_listing(target), more)),
             ("lines", "by source line", self.encoder.table(line_listing(target), lines)),
         )
         yield _choice(items[: 2 if target.gpu_lines else 1])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from aotlens.model.edits import edited
 from aotlens.model.report import Diagnostic, Fix, Report, Target
 from aotlens.model.spans import line_of, line_text
-from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
+from aotlens.view.tabs.marks import SEVERITY_LETTERS, SEVERITY_ORDER, all_diagnostics
 from aotlens.view.tabs.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
 
 DIAGNOSTIC_COLUMNS = (
@@ -19,7 +19,11 @@ DIAGNOSTIC_COLUMNS = (
 
 
 def severity_part(diagnostic: Diagnostic) -> Part:
-    return Part(SEVERITY_LETTERS[diagnostic.severity], diagnostic.severity)
+    return Part(
+        SEVERITY_LETTERS[diagnostic.severity],
+        diagnostic.severity,
+        SEVERITY_ORDER.index(diagnostic.severity),
+    )
 
 
 def diagnostic_key(diagnostic: Diagnostic) -> str:

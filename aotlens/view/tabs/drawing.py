@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from aotlens.view.shorten import shortened
 from aotlens.view.tabs.rows import NO_LINK, Jump, Link, Part
 
 GAP = 5
@@ -197,9 +198,11 @@ class Canvas:
         for y, first, end in ((box.top, pieces[0], pieces[2]), (last, pieces[4], pieces[5])):
             self.write(box.left, y, first + pieces[1] * (box.width - 2) + end, role, box.width)
         room = box.width - 4
-        self.write(box.left + 1, box.top, f" {cut(item.name, room)} ", "title" if box.column == 1 else "name")
+        self.write(
+            box.left + 1, box.top, f" {shortened(item.name, room)} ", "title" if box.column == 1 else "name"
+        )
         if item.where:
-            text = f" {cut(item.where, room)} "
+            text = f" {shortened(item.where, room)} "
             self.write(right - len(text), last, text, "place")
         if box.column == 1:
             for y, text, kind in (
@@ -207,7 +210,7 @@ class Canvas:
                 (2, item.shape, "tensor"),
                 (3, item.size, "dim"),
             ):
-                self.write(box.left + 2, box.top + y, cut(text, room), kind)
+                self.write(box.left + 2, box.top + y, shortened(text, room), kind)
             return
         self._inside(box.left + 2, box.top + 1, room, item)
         if box.column == 0:
@@ -217,7 +220,7 @@ class Canvas:
         item, blank = box.item, 1 if box.column else 0
         name = f"● {item.name}" if box.column == 1 else item.name
         name += f" ({item.where.split(' ')[0]})" if item.across else ""
-        shown = cut(name, box.width - blank)
+        shown = shortened(name, box.width - blank)
         self.write(box.left + blank, box.middle, shown, "title" if box.column == 1 else "name")
         used, room = blank + len(shown), box.width - blank - len(shown) - 2
         if room > 2:
@@ -230,10 +233,10 @@ class Canvas:
 
     def _inside(self, x: int, y: int, room: int, item: Neighbour) -> None:
         """Draw the operator and, where there is room, the shape."""
-        what = cut(item.what, room)
+        what = shortened(item.what, room)
         self.write(x, y, what, "input" if item.is_input else "op")
         if item.shape and (rest := room - len(what) - 2) > 4:
-            self.write(x + len(what) + 2, y, cut(item.shape, rest), "tensor")
+            self.write(x + len(what) + 2, y, shortened(item.shape, rest), "tensor")
 
     def put(self, x: int, y: int, char: str, role: str) -> None:
         if 0 <= y < len(self._cells) and 0 <= x < len(self._cells[y]):
@@ -268,7 +271,3 @@ def joined(cells: Iterable[tuple[str, str]]) -> Iterable[Part]:
         text += char
     if text:
         yield Part(text, current)
-
-
-def cut(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: max(0, room - 1)] + "…"

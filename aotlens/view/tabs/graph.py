@@ -10,13 +10,13 @@ from aotlens.view.names import without_default
 from aotlens.view.quantities import call_count, human_bytes
 from aotlens.view.reasons import reason_text
 from aotlens.view.tabs.layers import over_layers
-from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
+from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part, size_part
 
 NODE_COLUMNS = (
-    Column("node", widest=32, narrowest=14, grows=True, cut="middle"),
+    Column("node", widest=32, narrowest=14, grows=True),
     Column("operation", widest=34, narrowest=12, drop=1),
     Column("tensor", widest=24, narrowest=10, drop=2),
-    Column("size", widest=9, narrowest=9, align="right", drop=3),
+    Column("size", widest=9, narrowest=9, align="right", drop=3, largest_first=True),
     Column("line", widest=40, narrowest=4, align="right"),
 )
 
@@ -108,7 +108,7 @@ def node_cells(node: StageNode, home: str | None) -> Cells:
         Part(node.name, "name"),
         operation(node),
         Part(node.tensor.short() if node.tensor else "", "tensor"),
-        human_bytes(node.tensor.bytes) if node.tensor else "",
+        size_part(node.tensor.bytes) if node.tensor else "",
         Part(line_of(node.spans[0] if node.spans else None, home), "place"),
     )
 

@@ -19,21 +19,21 @@ from aotlens.view.kernels import (
 )
 from aotlens.view.plots import bar
 from aotlens.view.quantities import counted, human_bytes, human_flops, human_us, percent, ratio
-from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
+from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part, size_part
 
 BAR_WIDTH = 6
 PHASES = {"forward": "fw", "backward": "bw", "inference": ""}
 NO_KERNELS = "no kernels were generated: `--gpu h100` shows those for a GPU, which need not be present"
 
 KERNEL_COLUMNS = (
-    Column("kernel", widest=60, narrowest=20, grows=True, cut="middle"),
-    Column("in", widest=2, narrowest=2, drop=6),
-    Column("µs", widest=7, narrowest=6, align="right", drop=5),
+    Column("kernel", widest=60, narrowest=20, grows=True),
+    Column("in", widest=2, narrowest=2, drop=1),
+    Column("µs", widest=7, narrowest=6, align="right", largest_first=True),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=7),
-    Column("moves", widest=9, narrowest=8, align="right", drop=4),
-    Column("regs", widest=4, narrowest=4, align="right", drop=3),
-    Column("spills", widest=9, narrowest=6, align="right", drop=2),
-    Column("occ.", widest=5, narrowest=4, align="right", drop=3),
+    Column("moves", widest=9, narrowest=8, align="right", drop=4, largest_first=True),
+    Column("regs", widest=4, narrowest=4, align="right", drop=5, largest_first=True),
+    Column("spills", widest=9, narrowest=6, align="right", drop=3, largest_first=True),
+    Column("occ.", widest=5, narrowest=4, align="right", drop=5),
     Column("line", widest=40, narrowest=4, align="right"),
 )
 
@@ -47,19 +47,8 @@ def kernel_link(kernel: Kernel) -> Link:
     return Link(kernel.spans)
 
 
-def in_call_order(target: Target) -> tuple[int, ...]:
-    return tuple(range(len(target.kernels)))
-
-
-def by_cost(target: Target) -> tuple[int, ...]:
-    """Return the kernels, the slowest first; kernels without a known time come last, in call order."""
-    return tuple(
-        sorted(in_call_order(target), key=lambda index: -(kernel_time(target.kernels[index]) or 0.0))
-    )
-
-
-def kernel_listing(target: Target, order: tuple[int, ...]) -> Listing:
-    """Launches and library calls in that order."""
+def kernel_listing(target: Target) -> Listing:
+    """Launches and library calls in call order."""
     home = target.file
     longest = max((kernel_time(kernel) or 0.0 for kernel in target.kernels), default=0.0)
     text_at = texts()
@@ -72,7 +61,7 @@ def kernel_listing(target: Target, order: tuple[int, ...]) -> Listing:
         return " ".join((kernel.name, kernel.phase, *kernel.nodes, *map(text_at, kernel.spans)))
 
     rows = LazyRows(
-        order,
+        range(len(target.kernels)),
         lambda index: kernel_key(target.kernels[index]),
         cells_of,
         text,
@@ -92,9 +81,9 @@ def kernel_cells(kernel: Kernel, longest: float, home: str | None) -> Cells:
         PHASES[kernel.phase],
         f"{time:.2f}" if time is not None else "",
         Part(share, "accent"),
-        human_bytes(moved) if moved is not None else "",
+        size_part(moved) if moved is not None else "",
         str(kernel.registers) if kernel.registers is not None else "",
-        Part(human_bytes(kernel.spill_bytes), "warning") if kernel.spill_bytes else "",
+        size_part(kernel.spill_bytes, "warning") if kernel.spill_bytes else "",
         percent(chosen.occupancy) if chosen is not None else "",
         Part(line_of(kernel.spans[0] if kernel.spans else None, home), "place"),
     )
@@ -131,11 +120,11 @@ def total_texts(kernels: tuple[Kernel, ...]) -> Iterator[str]:
 LINE_COLUMNS = (
     Column("line", widest=40, narrowest=4, align="right"),
     Column("expression", widest=60, narrowest=16, grows=True),
-    Column("µs", widest=8, narrowest=6, align="right"),
+    Column("µs", widest=8, narrowest=6, align="right", largest_first=True),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=4),
     Column("share", widest=5, narrowest=4, align="right", drop=3),
-    Column("reads", widest=9, narrowest=8, align="right", drop=2),
-    Column("writes", widest=9, narrowest=8, align="right", drop=2),
+    Column("reads", widest=9, narrowest=8, align="right", drop=2, largest_first=True),
+    Column("writes", widest=9, narrowest=8, align="right", drop=2, largest_first=True),
     Column("fw", widest=4, narrowest=2, align="right", drop=1),
     Column("bw", widest=4, narrowest=2, align="right", drop=1),
 )
@@ -159,8 +148,8 @@ def line_listing(target: Target) -> Listing:
             f"{line.floor_us:.2f}",
             Part(bar(round(1000 * line.floor_us), round(1000 * most), BAR_WIDTH), "accent"),
             percent(line.floor_us / whole) if whole else "",
-            human_bytes(line.bytes_read),
-            human_bytes(line.bytes_written),
+            size_part(line.bytes_read),
+            size_part(line.bytes_written),
             str(line.kernels_forward or ""),
             str(line.kernels_backward or ""),
         )

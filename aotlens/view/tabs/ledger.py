@@ -5,21 +5,31 @@ from collections.abc import Iterator
 from aotlens.model.report import Input, Left, Output, Site, Target
 from aotlens.model.spans import line_of, line_text
 from aotlens.view.ledger import aliasing, handling, kind_name
-from aotlens.view.quantities import human_bytes
-from aotlens.view.tabs.rows import Cells, Column, Group, LazyRows, Line, Link, Listing, Part, grouped
+from aotlens.view.tabs.rows import (
+    Cells,
+    Column,
+    Group,
+    LazyRows,
+    Line,
+    Link,
+    Listing,
+    Part,
+    grouped,
+    size_part,
+)
 
 INPUT_COLUMNS = (
-    Column("input", widest=44, narrowest=28, grows=True, cut="middle"),
+    Column("input", widest=44, narrowest=28, grows=True),
     Column("kind", widest=9, narrowest=9, drop=2),
     Column("tensor", widest=24, narrowest=10, drop=1),
-    Column("size", widest=9, narrowest=9, align="right", drop=3),
+    Column("size", widest=9, narrowest=9, align="right", drop=3, largest_first=True),
     Column("handled", widest=26, narrowest=11),
     Column("line", widest=28, narrowest=4, align="right"),
 )
 OUTPUT_COLUMNS = (
-    Column("output", widest=34, narrowest=10, grows=True, cut="middle"),
+    Column("output", widest=34, narrowest=10, grows=True),
     Column("tensor", widest=24, narrowest=10, drop=1),
-    Column("size", widest=9, narrowest=9, align="right", drop=2),
+    Column("size", widest=9, narrowest=9, align="right", drop=2, largest_first=True),
     Column("description", widest=34, narrowest=8),
     Column("line", widest=28, narrowest=4, align="right"),
 )
@@ -34,7 +44,7 @@ def input_listing(target: Target) -> Listing:
             Part(record.name, "name"),
             Part(kind_name(record.kind), "dim"),
             Part(record.tensor.short() if record.tensor else "", "tensor"),
-            human_bytes(record.tensor.bytes) if record.tensor else "",
+            size_part(record.tensor.bytes) if record.tensor else "",
             handling_part(record, target),
             Part(line_numbers(record.sites, home), "place"),
         )
@@ -57,7 +67,7 @@ def input_listing(target: Target) -> Listing:
     def group_cells(group: Group) -> Cells:
         rows = [target.inputs[index] for index in group.positions]
         sizes = [row.tensor.bytes for row in rows if row.tensor]
-        size = human_bytes(sum(known for known in sizes if known is not None)) if sizes else ""
+        size = size_part(sum(known for known in sizes if known is not None)) if sizes else ""
         shown = cells_of(rows[0])
         return (Part(group.label, "name"), *shown[1:3], size, *shown[4:])
 
@@ -82,7 +92,7 @@ def output_listing(target: Target) -> Listing:
         return (
             Part(record.name, "name"),
             Part(record.tensor.short() if record.tensor else "", "tensor"),
-            human_bytes(record.tensor.bytes) if record.tensor else "",
+            size_part(record.tensor.bytes) if record.tensor else "",
             Part(aliasing(target, record), "alias" if record.base else "dim"),
             Part(line_numbers(record.sites, home), "place"),
         )

@@ -9,7 +9,19 @@ from aotlens.view.names import node_in_phase
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import human_bytes, percent, signed_bytes
 from aotlens.view.tabs.graph import StageIndex
-from aotlens.view.tabs.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped
+from aotlens.view.tabs.rows import (
+    Cells,
+    Column,
+    Group,
+    Jump,
+    LazyRows,
+    Line,
+    Link,
+    Listing,
+    Part,
+    grouped,
+    size_part,
+)
 
 BAR_WIDTH = 12
 PLOT_HEIGHT = 8
@@ -19,15 +31,15 @@ FEWEST_POINTS = 8
 NOTHING = "the memory of this target is not known"
 
 CURVE_COLUMNS = (
-    Column("live", widest=9, narrowest=9, align="right"),
-    Column("change", widest=11, narrowest=9, align="right", drop=1),
+    Column("live", widest=9, narrowest=9, align="right", largest_first=True),
+    Column("change", widest=11, narrowest=9, align="right", drop=1, largest_first=True),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
     Column("node", widest=30, narrowest=12, grows=True),
     Column("phase", widest=9, narrowest=2, drop=2),
     Column("line", widest=40, narrowest=4, align="right"),
 )
 ALIVE_COLUMNS = (
-    Column("at the peak", widest=11, narrowest=11, align="right"),
+    Column("at the peak", widest=11, narrowest=11, align="right", largest_first=True),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
     Column("value", widest=40, narrowest=28, grows=True),
     Column("node", widest=24, narrowest=10, drop=4),
@@ -80,8 +92,8 @@ def curve_listing(target: Target) -> Listing:
         change = live - (curve[index - 1][1] if index else 0)
         spans = link_of(index).primary
         return (
-            Part(human_bytes(live), "warning" if index == peak else ""),
-            Part(signed_bytes(change), "dim") if change else "",
+            size_part(live, "warning" if index == peak else ""),
+            Part(signed_bytes(change), "dim", change) if change else "",
             Part(bar(live, memory.peak_bytes, BAR_WIDTH), "saved"),
             Part(f"{name} (peak)" if index == peak else name, "name"),
             phase_at(memory, index),
@@ -119,7 +131,7 @@ def alive_listing(target: Target) -> Listing:
 
     def cells_of(live: LiveValue) -> Cells:
         return (
-            human_bytes(live.bytes),
+            size_part(live.bytes),
             Part(bar(live.bytes, largest, BAR_WIDTH), "saved"),
             Part(live.name or alive_label(live, text_at), "name"),
             Part(live.node, "dim"),
@@ -144,7 +156,7 @@ def alive_listing(target: Target) -> Listing:
     def group_cells(group: Group) -> Cells:
         drawn = Part(bar(totals[group], most, BAR_WIDTH), "saved")
         first = cells_of(records[group.positions[0]])
-        return (human_bytes(totals[group]), drawn, Part(group.label, "name"), *first[3:])
+        return (size_part(totals[group]), drawn, Part(group.label, "name"), *first[3:])
 
     ordered = tuple(sorted(groups, key=lambda group: -totals[group]))
     return Listing(ALIVE_COLUMNS, rows, "nothing is alive at the peak", ordered, group_cells)

@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 from aotlens.model.report import Span
 from aotlens.model.source import Outcome
 from aotlens.view.fold import fold
+from aotlens.view.quantities import human_bytes
 
 Record = TypeVar("Record")
 
@@ -21,9 +22,21 @@ class Part:
     text: str
     role: str = ""
     """A `role--…` of `LOOKS` in `widgets/theme.py`; empty is plain text."""
+    value: float | None = None
+    """The number by which a table sorts, where the text has a unit: the bytes of `1.5 MiB`."""
 
 
 Cell = str | Part
+
+
+def part(cell: Cell) -> Part:
+    return Part(cell) if isinstance(cell, str) else cell
+
+
+def size_part(size_bytes: int | None, role: str = "") -> Part:
+    """Return a size as a cell that sorts by its bytes."""
+    return Part(human_bytes(size_bytes), role, size_bytes)
+
 
 VERDICT_ROLES: dict[Outcome, str] = {"equal": "ok", "differs": "error", "not verified": "warning"}
 """The role of each outcome of a comparison."""
@@ -84,8 +97,8 @@ class Column:
     """True if it takes the remaining room."""
     drop: int = 0
     """Dropped when the table is narrow, the highest number first; 0 is never dropped."""
-    cut: str = "end"
-    """`end` or `middle`: the part that is cut from long text. Names of nodes differ at both ends."""
+    largest_first: bool = False
+    """True for a measure: sorting by it begins with the largest value, and before the other columns."""
 
 
 class Rows(Protocol):

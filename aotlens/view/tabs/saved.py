@@ -19,24 +19,37 @@ from aotlens.view.saved import (
     saved_total,
     value_name,
 )
-from aotlens.view.tabs.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped
+from aotlens.view.tabs.rows import (
+    Cells,
+    Column,
+    Group,
+    Jump,
+    LazyRows,
+    Line,
+    Link,
+    Listing,
+    Part,
+    grouped,
+    size_part,
+)
 
 BAR_WIDTH = 8
+ZERO = Part("0", "dim", 0)
 
 SAVED_COLUMNS = (
-    Column("saved", widest=9, narrowest=9, align="right"),
+    Column("saved", widest=9, narrowest=9, align="right", largest_first=True),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=2),
     Column("value", widest=48, narrowest=26),
     Column("tensor", widest=24, narrowest=18, drop=3),
     Column("line", widest=40, narrowest=4, align="right"),
-    Column("uses", widest=4, narrowest=4, align="right", drop=4),
+    Column("uses", widest=4, narrowest=4, align="right", drop=4, largest_first=True),
     Column("why", widest=18, narrowest=6),
     Column("reason", widest=30, narrowest=16, grows=True, drop=5),
 )
 RECOMPUTED_COLUMNS = (
-    Column("not saved", widest=9, narrowest=9, align="right"),
+    Column("not saved", widest=9, narrowest=9, align="right", largest_first=True),
     Column("value", widest=36, narrowest=20),
-    Column("work", widest=11, narrowest=11, align="right", drop=1),
+    Column("work", widest=11, narrowest=11, align="right", drop=1, largest_first=True),
     Column("line", widest=40, narrowest=4, align="right"),
     Column("why", widest=18, narrowest=6),
     Column("reason", widest=30, narrowest=16, grows=True, drop=5),
@@ -87,7 +100,7 @@ def saved_listing(target: Target) -> Listing:
 
     def cells_of(saved: SavedValue) -> Cells:
         return (
-            human_bytes(saved.bytes) if saved.bytes else Part("0", "dim"),
+            size_part(saved.bytes) if saved.bytes else ZERO,
             Part(bar(saved.bytes, longest_bar, BAR_WIDTH), "saved"),
             Part(value_name(saved, text_at), "name"),
             Part(saved.tensor.short(), "tensor"),
@@ -102,7 +115,7 @@ def saved_listing(target: Target) -> Listing:
 
     def group_cells(group: Group) -> Cells:
         total_bytes = group_bytes[group]
-        size = human_bytes(total_bytes) if total_bytes else Part("0", "dim")
+        size = size_part(total_bytes) if total_bytes else ZERO
         drawn = Part(bar(total_bytes, longest_bar, BAR_WIDTH), "saved")
         return (size, drawn, Part(group.label, "name"), *cells_of(records[group.positions[0]])[3:])
 
@@ -132,9 +145,9 @@ def recomputed_listing(target: Target) -> Listing:
 
     def cells_of(value: RecomputedValue) -> Cells:
         return (
-            human_bytes(value.bytes),
+            size_part(value.bytes),
             Part(value_name(value, text_at), "name"),
-            human_flops(value.flops),
+            Part(human_flops(value.flops), "", value.flops),
             Part(line_of(value.span, home), "place"),
             value.code,
             value.reason,
@@ -156,7 +169,8 @@ def recomputed_listing(target: Target) -> Listing:
     def group_cells(group: Group) -> Cells:
         values = [records[index] for index in group.positions]
         size, work = sum(value.bytes for value in values), sum(value.flops for value in values)
-        return (human_bytes(size), Part(group.label, "name"), human_flops(work), *cells_of(values[0])[3:])
+        done = Part(human_flops(work), "", work)
+        return (size_part(size), Part(group.label, "name"), done, *cells_of(values[0])[3:])
 
     ordered = sorted(groups, key=lambda group: -sum(records[index].bytes for index in group.positions))
     empty = "nothing is recomputed" if partition else NOTHING_SAVED

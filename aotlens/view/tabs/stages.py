@@ -13,7 +13,19 @@ from aotlens.view.reasons import reason_text
 from aotlens.view.stage_rows import AlignedRow, Alignment, summary
 from aotlens.view.tabs.graph import node_link, operation
 from aotlens.view.tabs.layers import kind_of, over_layers
-from aotlens.view.tabs.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part
+from aotlens.view.tabs.rows import (
+    Cell,
+    Cells,
+    Column,
+    Group,
+    Jump,
+    LazyRows,
+    Line,
+    Link,
+    Listing,
+    Part,
+    size_part,
+)
 
 MARKS = {"unchanged": " ", "replaced": "±", "added": "+", "removed": "-", "rewired": "~"}
 ROLES_OF = {
@@ -45,10 +57,10 @@ MARK_WIDTH, STAGE_WIDTH, PLACE_WIDTH = 3, 11, 9
 
 FATE_COLUMNS = (
     Column("", widest=1, narrowest=1),
-    Column("node", widest=30, narrowest=14, grows=True, cut="middle"),
+    Column("node", widest=30, narrowest=14, grows=True),
     Column("operation", widest=30, narrowest=10, drop=3),
     Column("runs in", widest=26, narrowest=8),
-    Column("saved", widest=9, narrowest=9, align="right"),
+    Column("saved", widest=9, narrowest=9, align="right", largest_first=True),
     Column("line", widest=40, narrowest=4, align="right"),
     Column("why", widest=40, narrowest=12, drop=2),
 )
@@ -225,7 +237,7 @@ def fate_listing(lineage: Lineage) -> Listing:
             Part(node.name, "name"),
             operation(node),
             Part(SIDES[fate.side], "dim" if fate.side == "input" else ""),
-            Part(size, "saved"),
+            size,
             Part(line_of(next(iter(node.spans), None), home), "place"),
             Part(fate_reason(fate), "dim"),
         )
@@ -237,7 +249,7 @@ def fate_listing(lineage: Lineage) -> Listing:
     def group_cells(group: Group) -> Cells:
         cells = cells_of(nodes[group.positions[0]])
         together = sum(value.bytes for index in group.positions if (value := fates[nodes[index].name].saved))
-        return (*cells[:4], Part(human_bytes(together), "saved") if together else cells[4], *cells[5:])
+        return (*cells[:4], size_part(together, "saved") if together else cells[4], *cells[5:])
 
     rows = LazyRows(nodes, lambda node: node.name, cells_of, text, node_link)
     table = Listing(FATE_COLUMNS, rows, "nothing to partition", group_cells=group_cells)
@@ -250,9 +262,9 @@ def fate_same(fate: Fate) -> tuple[object, ...]:
     return (fate.side, fate.saved is None, value and (value.bytes, value.code, value.reason))
 
 
-def fate_mark(fate: Fate) -> tuple[Part, str]:
+def fate_mark(fate: Fate) -> tuple[Part, Cell]:
     if fate.saved is not None:
-        return Part("s", "saved"), human_bytes(fate.saved.bytes)
+        return Part("s", "saved"), size_part(fate.saved.bytes, "saved")
     return Part("2" if fate.side == "both" else " ", "accent"), ""
 
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from aotlens.model.report import Report, Target
 from aotlens.model.spans import line_of
-from aotlens.view.quantities import human_bytes, multiplied, signature
+from aotlens.view.quantities import multiplied, signature
 from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
-from aotlens.view.tabs.rows import Cells, Column, LazyRows, Link, Listing, Part
+from aotlens.view.tabs.rows import Cells, Column, LazyRows, Link, Listing, Part, size_part
 
 TARGET_COLUMNS = (
     Column("target", widest=40, narrowest=12, grows=True),
     Column("mode", widest=5, narrowest=5, drop=3),
-    Column("saved", widest=9, narrowest=8, align="right", drop=1),
+    Column("saved", widest=9, narrowest=8, align="right", drop=1, largest_first=True),
     Column("found", widest=9, narrowest=5, drop=2),
     Column("line", widest=40, narrowest=4, align="right"),
 )
@@ -67,7 +67,7 @@ def target_listing(report: Report) -> Listing:
         return (
             Part(name, "name"),
             Part(MODES[target.mode], "dim"),
-            Part(human_bytes(target.partition.saved_bytes) if target.partition else "", "saved"),
+            size_part(target.partition.saved_bytes, "saved") if target.partition else "",
             Part(diagnostic_tally(report, target), "warning"),
             Part("" if row.branch else line_of(target.span, home), "place"),
         )

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from aotlens.model.report import Target, Wrapper, WrapperStep
-from aotlens.view.quantities import human_bytes, per_call
+from aotlens.view.quantities import per_call
 from aotlens.view.tabs.ledger import line_numbers, site_lines, sites_link
-from aotlens.view.tabs.rows import Cells, Column, LazyRows, Line, Listing, Part
+from aotlens.view.tabs.rows import Cells, Column, LazyRows, Line, Listing, Part, size_part
 
 STEP_COLUMNS = (
     Column("", widest=1, narrowest=1),
     Column("step", widest=30, narrowest=14),
-    Column("per call", widest=9, narrowest=9, align="right", drop=1),
+    Column("per call", widest=9, narrowest=9, align="right", drop=1, largest_first=True),
     Column("line", widest=28, narrowest=4, align="right", drop=2),
     Column("why", widest=30, narrowest=12, grows=True),
 )
@@ -30,7 +30,7 @@ def step_listing(target: Target) -> Listing:
         return (
             Part("+", "ok") if step.applied else Part("-", "dim"),
             Part(step.name, "name" if step.applied else "dim"),
-            human_bytes(step.bytes_per_call) if step.bytes_per_call else "",
+            size_part(step.bytes_per_call) if step.bytes_per_call else "",
             Part(line_numbers(step.sites, home), "place"),
             Part(step.reason, "" if step.applied else "dim"),
         )
