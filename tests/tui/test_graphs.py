@@ -166,11 +166,11 @@ def test_a_drawing_joins_its_lines_and_cuts_what_does_not_fit() -> None:
         drawing = draw(node, read, users, (46, height))
         return ["".join(part.text for part in row).rstrip() for row in drawing.rows]
 
-    assert rows_of(4) == ["", "view_12  view ─┬──▶ ● mm_with_a_…────▶ gelu", "weight  input ─╯", ""]
+    assert rows_of(4) == ["", "view_12  view ─┬──▶ ● mm_wit…name────▶ gelu", "weight  input ─╯", ""]
     assert rows_of(9) == [
         "",
         "╭ view_12 ───╮",
-        "│ view       ├─╮   ┏ mm_with_a… ┓",
+        "│ view       ├─╮   ┏ mm_wi…name ┓",
         "╰────────────╯ │   ┃ mm         ┃     ╭ gelu ╮",
         "╭ weight ────╮ ├──▶┃            ┃────▶│ gelu │",
         "│ input      ├─╯   ┃            ┃     ╰──────╯",
