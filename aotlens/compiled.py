@@ -138,6 +138,16 @@ class Compiled:
         reuse = entry.reuse() if entry is not None else None
         return replace(target, timings_ms=timings, reuse=reuse, graph=self.subject.graph)
 
+    def answers(self, what_if: tuple[str, ...]) -> "Target":
+        """Build a record with the answers to what-ifs, and of the rest only what identifies the capture.
+
+        Raises:
+            UserError: as `target`.
+        """
+        from aotlens.build.target import build_answers
+
+        return build_answers(self.parts, self._alternatives(what_if))
+
     def _build_target(self, what_if: tuple[str, ...], dead_values: bool) -> "Target":
         alternatives = self._alternatives(what_if)
         if dead_values and self.parts.backward is not None:

@@ -39,7 +39,11 @@ from tui.endings import ended_by_signals, exit_code
 from tui.finding import FindProvider
 from tui.messages import (
     CancelWanted,
+    EditsTried,
     ReportReady,
+    SelectionChanged,
+    SelectionWeighed,
+    SelectionWriteWanted,
     SourceChanged,
     TargetChosen,
     TraceEnded,
@@ -49,6 +53,8 @@ from tui.messages import (
 )
 from tui.panes.base import Subject
 from tui.panes.registry import CHOICES
+from tui.panes.saved import SavedPane
+from tui.selecting import Selecting
 from tui.tracing import NONE, Questions, TraceTarget, Tracing, WorkerTracing
 from tui.watching import watch_sources
 from tui.widgets.plain import PlainText, is_plain
@@ -94,6 +100,8 @@ class AotlensApp(App[int]):
         self.output = ""
         self.sources = SourceStore(roots)
         self.workbench = Workbench(can_trace=tracing is not None, sources=self.sources)
+        script = Path(name.partition("::")[0])
+        self.selecting = Selecting(self, tracing, script) if tracing is not None else None
         self._what_if: tuple[str, ...] = ()
         """The what-ifs of the running trace, beside the policy itself."""
         self._has_questions = False
@@ -169,6 +177,27 @@ class AotlensApp(App[int]):
             self.notify(f"To evaluate this change: {command}", title=title, markup=False)
             return
         self.start_trace(questions=Questions(what_if=(event.change,)))
+
+    def on_selection_changed(self, event: SelectionChanged) -> None:
+        if self.selecting is not None:
+            self.selecting.weigh(event.change)
+
+    def on_selection_weighed(self, event: SelectionWeighed) -> None:
+        """Show the totals of the newest selection; those of an older one are dropped."""
+        selecting, target = self.selecting, self.target
+        if selecting is None or target is None or event.number != selecting.number:
+            return
+        answer = selecting.answer_of(event, target)
+        why = event.failure.message if event.failure is not None else "the script no longer has this target"
+        self.workbench.query_one(SavedPane).show_answer(answer, "" if answer is not None else why)
+
+    def on_selection_write_wanted(self, event: SelectionWriteWanted) -> None:
+        if self.selecting is not None and self.target is not None:
+            self.selecting.offer(self.target, event.nodes, event.answer, self.sources)
+
+    def on_edits_tried(self, event: EditsTried) -> None:
+        if self.selecting is not None and self.target is not None:
+            self.selecting.tried(event, self.target, self.sources)
 
     def on_trace_wanted(self, event: TraceWanted) -> None:
         self.start_trace(fresh=True, questions=Questions(verify=event.verify))

@@ -3,7 +3,7 @@
 from textual.message import Message
 
 from aotlens.model.failure import Failure
-from aotlens.model.report import Report
+from aotlens.model.report import Report, Target, WhatIf
 
 
 class TraceProgress(Message):
@@ -75,6 +75,41 @@ class WhatIfWanted(Message):
     def __init__(self, change: str) -> None:
         super().__init__()
         self.change = change
+
+
+class SelectionChanged(Message):
+    """The user selected other values: the totals of this change are wanted; empty for no selection."""
+
+    def __init__(self, change: str) -> None:
+        super().__init__()
+        self.change = change
+
+
+class SelectionWriteWanted(Message):
+    """The user wants to write the selection to a file."""
+
+    def __init__(self, nodes: frozenset[str], answer: WhatIf) -> None:
+        super().__init__()
+        self.nodes = nodes
+        self.answer = answer
+
+
+class TargetsAnswered(Message):
+    """The answer to a question about the selection, which replaces no report."""
+
+    def __init__(self, number: int, targets: tuple[Target, ...], failure: Failure | None) -> None:
+        super().__init__()
+        self.number = number
+        self.targets = targets
+        self.failure = failure
+
+
+class SelectionWeighed(TargetsAnswered):
+    """The totals of a selection: each target has nothing but its answers."""
+
+
+class EditsTried(TargetsAnswered):
+    """An edited copy of the script was traced, or failed."""
 
 
 class CancelWanted(Message):

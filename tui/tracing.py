@@ -7,19 +7,26 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from textual.message import Message
 
 from aotlens.errors import ReportError
-from aotlens.model import Report, decode
+from aotlens.model import Report, Target, decode
 from aotlens.model.failure import Failure
 from aotlens.worker.protocol import Answer, Progress, TraceOptions, TraceRequest
 from aotlens.worker.syntax_failure import syntax_failure
-from tui.messages import TraceEnded, TraceProgress
+from tui.messages import EditsTried, SelectionWeighed, TargetsAnswered, TraceEnded, TraceProgress
 
 Post = Callable[[Message], object]
 """Safe to call from any thread, as `App.post_message` is."""
+
+Texts = tuple[tuple[str, str], ...]
+"""Edited files: path and text."""
+
+AsMessage = Callable[[tuple[Target, ...], Failure | None], TargetsAnswered]
+"""Makes the message of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,10 @@ class Tracing(Protocol):
     """The app's interface to tracing; tests replace it."""
 
     def start(self, trace: int, post: Post, fresh: bool, questions: Questions = NONE) -> None: ...
+
+    def weigh(self, number: int, change: str, post: Post) -> None: ...
+
+    def try_texts(self, number: int, texts: tuple[tuple[str, str], ...], post: Post) -> None: ...
 
     def cancel(self) -> None: ...
 
@@ -80,6 +91,40 @@ class WorkerTracing:
         self._client = WorkerClient()
         self._known = self._client.answers_on_disk()
         self._job: Job | None = None
+        self._question: Job | None = None
+        """The running question about the selection, beside the trace."""
+
+    def weigh(self, number: int, change: str, post: Post) -> None:
+        """Ask for the totals of a change, and cancel the question before; an empty change only cancels."""
+        if not change:
+            self._cancel_question()
+            return
+        options = replace(self._target.options, what_if=(change,), only_what_if=True, gpu=None)
+        self._ask(options, (), partial(SelectionWeighed, number), post)
+
+    def try_texts(self, number: int, texts: Texts, post: Post) -> None:
+        """Trace with edited files, which stay as they are on disk."""
+        options = replace(self._target.options, gpu=None)
+        self._ask(options, texts, partial(EditsTried, number), post)
+
+    def _cancel_question(self) -> None:
+        question, self._question = self._question, None
+        if question is not None:
+            question.cancel()
+
+    def _ask(self, options: TraceOptions, texts: Texts, message: AsMessage, post: Post) -> None:
+        self._cancel_question()
+        asked = self._target
+        job: Job = self._client.submit(asked.path, asked.qualname, asked.argv, options, texts=texts)
+        self._question = job
+
+        def finished(future: "Future[Answer]") -> None:
+            if self._question is job:
+                self._question = None
+                answer = ended(0, future)
+                post(message(answer.report.targets if answer.report else (), answer.failure))
+
+        job.future.add_done_callback(finished)
 
     def start(self, trace: int, post: Post, fresh: bool, questions: Questions = NONE) -> None:
         self.cancel()
@@ -125,6 +170,7 @@ class WorkerTracing:
 
     def close(self) -> None:
         self.cancel()
+        self._cancel_question()
         self._client.close()
 
 

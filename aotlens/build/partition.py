@@ -63,6 +63,15 @@ def build_partition(parts: Partitioned, others: Alternatives) -> rows.Partition 
     )
 
 
+def build_answered_partition(parts: Partitioned, others: Alternatives) -> rows.Partition | None:
+    """Return the totals and the answers to what-ifs, without the values; None in inference."""
+    if parts.backward is None:
+        return None
+    now = totals(parts)
+    answers = tuple(_what_if(change, parts, other, now) for change, other in others.what_if)
+    return rows.Partition(parts.policy, (), (), parts.saved_bytes, what_if=answers)
+
+
 def totals(parts: Partitioned) -> rows.Totals:
     """Return the costs of a partition."""
     flops = sum(value.flops for value in parts.recomputed)

@@ -19,7 +19,7 @@ from aotlens.build.cuda_graphs import cuda_graph_of
 from aotlens.build.guards import build_guards
 from aotlens.build.memory import memory_of
 from aotlens.build.operators import build_operators
-from aotlens.build.partition import Alternatives, build_partition
+from aotlens.build.partition import Alternatives, build_answered_partition, build_partition
 from aotlens.build.plain_values import value_guards
 from aotlens.build.side_effects import build_side_effects, first_side_effect
 from aotlens.build.smaller_forms import with_spares
@@ -80,6 +80,20 @@ def build_target(
         timings_ms={name: round(elapsed, 3) for name, elapsed in timings_ms.items()},
     )
     return _with_diagnostics(target)
+
+
+def build_answers(parts: Partitioned, others: Alternatives) -> rows.Target:
+    """Return a target with the answers to what-ifs and its inputs, without stages, graphs and kernels."""
+    subject = parts.joint.captured.subject
+    return rows.Target(
+        name=subject.name,
+        qualname=subject.qualname,
+        frontend=subject.frontend,
+        mode="training" if parts.joint.training else "inference",
+        span=subject.span,
+        inputs=build_inputs(parts),
+        partition=build_answered_partition(parts, others),
+    )
 
 
 def _failing(parts: Partitioned) -> rows.FailingBackward | None:

@@ -68,6 +68,14 @@ def best_call(target: Target) -> Advice | None:
     return best if best is not None and total - best.peak_bytes >= LEAST_SHARE * total else None
 
 
+def checkpoint_candidates(target: Target) -> tuple[Advice, ...]:
+    """Return every call that may become a checkpoint, with its effect."""
+    if target.partition is None:
+        return ()
+    flow = _Flow(target)
+    return tuple(advice for span in flow.calls() if (advice := flow.advice(span)) is not None)
+
+
 class _Flow:
     """The forward graph with its saved values, and the users of each node."""
 

@@ -4,9 +4,9 @@ Invariant: all commands that take a TARGET use the same plan, so `inspect`, `exp
 targets.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -33,7 +33,8 @@ from aotlens.session.dynamo.not_compiled import not_compiled, uncaptured_failure
 from aotlens.session.errors.failures import exit_status, failure_of
 from aotlens.session.errors.unavailable import EMULATED_GPU
 from aotlens.session.policy_function import options_for_targets
-from aotlens.session.script.source import Script, load_script, new_module, run_script
+from aotlens.session.script.edited import load_edited
+from aotlens.session.script.source import Script, new_module, run_script
 from aotlens.session.script.targets import Call, Watch, example_calls, find_target, watch_definition
 from aotlens.worker.targets import StaticTarget, find_targets
 
@@ -52,6 +53,8 @@ class CompileRequest:
     """Run the script with fake tensors."""
     examples: bool = False
     """Compile only the targets that have examples."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Edited files, by absolute path: the texts that run in their place."""
 
 
 def _compile(call: Call, options: CompileOptions) -> None:
@@ -116,7 +119,7 @@ class Driver:
     def run(self) -> None:
         """Run the script and compile its targets; raises the script's error, except for an orderly end."""
         self._hooks.on_stage("import", self._request.path)
-        script = load_script(self._request.path)
+        script = load_edited(self._request.path, self._request.texts)
         plan = Plan.from_script(script, self._request.qualname, self._request.examples)
         self._request = replace(self._request, options=options_for_targets(self._request.options))
         module = new_module(script, "__main__" if plan.runs else script.name)

@@ -7,6 +7,7 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -28,6 +29,7 @@ from aotlens.session.collector import REPEATS, Collector
 from aotlens.session.driver import CompileRequest, Driver, Hooks
 from aotlens.session.errors.failures import failure_of
 from aotlens.session.policy_function import check_overrides
+from aotlens.session.script.edited import importing_edited
 from aotlens.session.script.file_reads import FileReads, files_of_run, recording_file_reads
 from aotlens.session.verify import Verifier
 from aotlens.torch_api.triton import mute_triton_analysis_log
@@ -52,7 +54,8 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     order = _order(request)
     verifier = Verifier(collector, order.options) if request.options.verify else None
     driver = Driver(order, collector, _hooks(verifier, progress))
-    with recording_file_reads(request.list_reads) as reads, mute_triton_analysis_log():
+    editing = importing_edited(dict(request.texts)) if request.texts else nullcontext()
+    with editing, recording_file_reads(request.list_reads) as reads, mute_triton_analysis_log():
         failure = _failure(driver.run, request.path)
     unknown = partial(check_overrides, collector.compiled, order.options, request.options.what_if)
     if failure is None and (failure := _failure(unknown, request.path)) is not None:
@@ -126,7 +129,9 @@ def _order(request: TraceRequest) -> CompileRequest:
         standalone=asked.standalone,
         kernel_limit_s=KERNEL_LIMIT_S if asked.kernel_limit_s is None else asked.kernel_limit_s,
     )
-    return CompileRequest(request.path, request.qualname, request.argv, options, asked.fake, asked.examples)
+    return CompileRequest(
+        request.path, request.qualname, request.argv, options, asked.fake, asked.examples, dict(request.texts)
+    )
 
 
 def _build(
@@ -136,6 +141,9 @@ def _build(
 
     An example may repeat what the script's run has captured; then the run's capture is kept.
     """
+    if options.only_what_if:
+        targets += [compiled.answers(options.what_if) for compiled in collector.compiled]
+        return
     shown: set[object] = set()
     verdicts = verifier.verdicts() if verifier is not None else [None] * len(collector.compiled)
     for compiled, verdict in zip(collector.compiled, verdicts, strict=True):

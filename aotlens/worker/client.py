@@ -110,10 +110,12 @@ class WorkerClient:
         supersede: bool = False,
         fresh: bool = False,
         list_reads: bool = False,
+        texts: tuple[tuple[str, str], ...] = (),
     ) -> Job:
         """Trace a script's targets.
 
-        `supersede` cancels older jobs for the same path; `fresh` ignores cached answers.
+        `supersede` cancels older jobs for the same path; `fresh` ignores cached answers; `texts` run in place
+        of files.
         """
         request = TraceRequest(
             next(self._ids),
@@ -125,6 +127,7 @@ class WorkerClient:
             memory_limit_bytes,
             fresh,
             list_reads,
+            texts,
         )
         job = Job(request.id, request.path, Future(), on_progress)
         job.future.set_running_or_notify_cancel()  # cancelling goes through the server

@@ -86,4 +86,6 @@ def _build(record: type, data: dict[str, Any]) -> Any:
 def _value(name: str, value: Any) -> Any:
     if name in _NESTED and isinstance(value, dict):
         return _build(_NESTED[name], value)
+    if name == "texts":
+        return tuple((file, text) for file, text in value)
     return tuple(value) if name in _TUPLES else value

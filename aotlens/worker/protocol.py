@@ -37,6 +37,8 @@ class TraceOptions:
     """Time limit of Triton for one kernel; None for the engine's default."""
     what_if: tuple[str, ...] = ()
     """Changes of the policy whose totals the report includes."""
+    only_what_if: bool = False
+    """Report of each target only the answers to `what_if`, without its stages, graphs and kernels."""
     fake: bool = False
     """Run the script with fake tensors."""
     examples: bool = False
@@ -68,6 +70,8 @@ class TraceRequest:
     """Trace again even if an answer is cached."""
     list_reads: bool = False
     """List in the answer the data that the script reads, which makes the trace a little slower."""
+    texts: tuple[tuple[str, str], ...] = ()
+    """Edited files: the absolute path and the text that runs in place of the one on disk."""
 
 
 @dataclass(frozen=True, slots=True)

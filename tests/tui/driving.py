@@ -14,7 +14,7 @@ from aotlens.model.failure import Failure
 from tests.report.sample import sample_report
 from tui.app import AotlensApp
 from tui.messages import TraceEnded, TraceProgress
-from tui.tracing import NONE, Post, Questions
+from tui.tracing import NONE, Post, Questions, Texts
 from tui.widgets.code import CodeView
 from tui.widgets.lines import LineList
 from tui.widgets.table import VirtualTable
@@ -37,6 +37,18 @@ class FakeTracing:
         self.asked: list[Questions] = []
         """What each trace was asked beside."""
         self.post: Post = lambda message: None
+        self.weighed: list[tuple[int, str]] = []
+        """Number and change of each question about the selection."""
+        self.tried: list[tuple[int, Texts]] = []
+        """Number and edited files of each trial."""
+
+    def weigh(self, number: int, change: str, post: Post) -> None:
+        self.weighed.append((number, change))
+        self.post = post
+
+    def try_texts(self, number: int, texts: Texts, post: Post) -> None:
+        self.tried.append((number, texts))
+        self.post = post
 
     def start(self, trace: int, post: Post, fresh: bool, questions: Questions = NONE) -> None:
         self.started.append((trace, fresh))

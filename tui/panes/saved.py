@@ -7,20 +7,21 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from aotlens.model.report import RecomputedValue, SavedValue
+from aotlens.model.report import RecomputedValue, SavedValue, WhatIf
 from aotlens.view.reasons import reason_text
+from aotlens.view.selection import change_of, opposite
 from aotlens.view.tabs.saved import (
     by_bytes,
     largest_recomputed,
-    opposite,
     recomputed_details,
     recomputed_listing,
     saved_details,
     saved_listing,
     totals,
 )
+from aotlens.view.tabs.selection import selection_line
 from aotlens.view.tabs.tradeoffs import tradeoff_lines
-from tui.messages import WhatIfWanted
+from tui.messages import SelectionChanged, SelectionWriteWanted, WhatIfWanted
 from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
@@ -31,10 +32,15 @@ class SavedPane(Pane):
     TAB: ClassVar[str] = "saved"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "flip", "Alternative"),
+        Binding("m", "select", "Select"),
+        Binding("c", "clear", "Clear selection"),
+        Binding("p", "write", "Write selection"),
         Binding("u", "unfold", "Layers"),
     ]
     DEFAULT_CSS = """
     SavedPane #saved-total { height: 1; }
+    SavedPane #selection { height: 1; display: none; }
+    SavedPane.-selecting #selection { display: block; }
     SavedPane #saved-table { height: 1fr; }
     SavedPane #recomputed { height: auto; max-height: 6; min-height: 3; border-top: solid $panel; }
     SavedPane #tradeoffs.-empty { display: none; }
@@ -44,6 +50,7 @@ class SavedPane(Pane):
 
     def compose(self) -> ComposeResult:
         yield LineList(id="saved-total")
+        yield LineList(id="selection")
         yield VirtualTable(id="saved-table")
         yield VirtualTable(id="recomputed")
         yield LineList(id="tradeoffs")
@@ -51,10 +58,15 @@ class SavedPane(Pane):
 
     def on_mount(self) -> None:
         self.query_one("#saved-total").can_focus = False
+        self.query_one("#selection").can_focus = False
 
     saved: tuple[SavedValue, ...] = ()
     recomputed: tuple[RecomputedValue, ...] = ()
     """The values of the rows of the two tables."""
+    selected: frozenset[str] = frozenset()
+    """The nodes of the values that the user has selected to decide the other way."""
+    answer: WhatIf | None = None
+    """The totals with the selection; None while they are computed."""
 
     def fill(self, subject: Subject) -> None:
         partition = subject.target.partition
@@ -70,6 +82,7 @@ class SavedPane(Pane):
         tradeoffs.show(lines)
         tradeoffs.set_class(not lines, "-empty")
         self.query_one("#saved-detail", LineList).show(())
+        self._keep_selection()
         self._describe(self.query_one("#saved-table", VirtualTable))
 
     def main(self) -> Widget:
@@ -112,15 +125,72 @@ class SavedPane(Pane):
     # What if.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("select", "clear", "write"):
+            return self.can_trace and (action == "select" or bool(self.selected))
         return self.can_trace or self.is_log if action == "flip" else True
 
     def action_flip(self) -> None:
         """Ask for the cost of recomputing a saved value, or of saving a recomputed one."""
-        again = self.query_one("#recomputed", VirtualTable)
-        values = self._values(again if again.has_focus else self.query_one("#saved-table", VirtualTable))
+        values = self._values(self._focused_table)
         changes = [change for value in values if (change := opposite(value)) is not None]
         if changes:
             self.post_message(WhatIfWanted(",".join(changes)))
         elif values:
             fixed = f"{values[0].node} cannot be changed: {reason_text(values[0])}"
             self.notify(fixed, severity="warning", markup=False)
+
+    @property
+    def _focused_table(self) -> VirtualTable:
+        recomputed = self.query_one("#recomputed", VirtualTable)
+        return recomputed if recomputed.has_focus else self.query_one("#saved-table", VirtualTable)
+
+    # The selection.
+
+    def action_select(self) -> None:
+        """Select the values of the row to decide them the other way, or remove them from the selection."""
+        values = self._values(self._focused_table)
+        nodes = frozenset(value.node for value in values if opposite(value) is not None)
+        if nodes:
+            self._select(self.selected - nodes if nodes <= self.selected else self.selected | nodes)
+        elif values:
+            fixed = f"{values[0].node} cannot be changed: {reason_text(values[0])}"
+            self.notify(fixed, severity="warning", markup=False)
+
+    def action_clear(self) -> None:
+        """Select nothing."""
+        self._select(frozenset())
+
+    def action_write(self) -> None:
+        """Write the selection to a file, once its totals are known."""
+        if self.answer is None:
+            self.notify("the totals are still being computed", timeout=2)
+        else:
+            self.post_message(SelectionWriteWanted(self.selected, self.answer))
+
+    def show_answer(self, answer: WhatIf | None, problem: str = "") -> None:
+        """Show the totals with the selection, or why there are none."""
+        self.answer = answer
+        self.query_one("#selection", LineList).show((selection_line(len(self.selected), answer, problem),))
+
+    def _select(self, nodes: frozenset[str]) -> None:
+        """Show another selection, and ask for its totals."""
+        self.selected = nodes
+        self._show_selection()
+        partition = self.subject.target.partition if self.subject is not None else None
+        self.post_message(SelectionChanged(change_of(partition, nodes) if partition and nodes else ""))
+        self.refresh_bindings()
+
+    def _keep_selection(self) -> None:
+        """Keep the selected values that this target has too, and ask for the totals there."""
+        if self.selected:
+            nodes = {*(value.node for value in self.saved), *(value.node for value in self.recomputed)}
+            self._select(self.selected & nodes)
+
+    def _show_selection(self) -> None:
+        self.set_class(bool(self.selected), "-selecting")
+        self.show_answer(None)
+        saved = [value.node in self.selected for value in self.saved]
+        recomputed = [value.node in self.selected for value in self.recomputed]
+        for name, flags in (("saved-table", saved), ("recomputed", recomputed)):
+            positions = frozenset(index for index, is_selected in enumerate(flags) if is_selected)
+            self.query_one(f"#{name}", VirtualTable).select_records(positions)

@@ -105,6 +105,10 @@ class RowList(ScrollView, can_focus=True):
     def row_jump(self, index: int) -> Jump | None:
         return None
 
+    def row_mark(self, index: int) -> str:
+        """Return one character for a row that the user has selected; a space for the others."""
+        return NONE
+
     def row_copy(self, index: int) -> str:
         """Return the text that `y` copies."""
         return self.row_text(index, 10_000).plain.strip()
@@ -283,7 +287,9 @@ class RowList(ScrollView, can_focus=True):
             style = self.style_of("list--cursor" if self.has_focus else "list--resting")
         elif index in self.linked:
             style = self.style_of("list--linked")
-        return Text(f"{marker} ", end="") + self.row_text(index, width - MARKER_WIDTH), style
+        return Text(f"{marker}{self.row_mark(index)}", end="") + self.row_text(
+            index, width - MARKER_WIDTH
+        ), style
 
     def _strip(self, text: Text, style: Style, width: int) -> Strip:
         text.truncate(width, overflow="ellipsis")

@@ -16,6 +16,8 @@ from tui.widgets.row_list import MARKER_WIDTH, RowList
 
 MARKS = {True: "▼", False: "▲"}
 """Beside the title of the column that the rows are sorted by: largest first, smallest first."""
+SELECTED, PARTLY = "✓", "~"
+"""The marks of a selected row, and of a fold of which some rows are selected."""
 
 NOTHING = Listing((Column(""),), LazyRows((), str, lambda _: (), str, lambda _: Link()), "")
 
@@ -34,6 +36,8 @@ class VirtualTable(RowList):
         self.query_text = ""
         self.shown: tuple[int, ...] | range = range(0)
         """Positions in the listing of the rows that pass the filter; of a group the first."""
+        self.selected: frozenset[int] = frozenset()
+        """Positions in the listing of the records that the user has selected."""
         self.unfolded = False
         """True if identical layers are not folded."""
         self._groups: dict[int, Group] = {}
@@ -125,8 +129,10 @@ class VirtualTable(RowList):
     def record_indices(self) -> tuple[int, ...]:
         """Return the positions in the listing of all records that the row under the cursor shows."""
         index = self.record_index
-        if index is None:
-            return ()
+        return () if index is None else self._positions(index)
+
+    def _positions(self, index: int) -> tuple[int, ...]:
+        """Return the positions of the records that the row of a record shows."""
         return self._groups[index].positions if index in self._groups else (index,)
 
     def select(self, key: str, *, notify: bool = False) -> bool:
@@ -247,6 +253,16 @@ class VirtualTable(RowList):
 
     def row_link(self, index: int) -> Link:
         return self.listing.rows.link(self.shown[index])
+
+    def row_mark(self, index: int) -> str:
+        positions = self._positions(self.shown[index])
+        selected = sum(position in self.selected for position in positions)
+        return " " if not selected else SELECTED if selected == len(positions) else PARTLY
+
+    def select_records(self, positions: frozenset[int]) -> None:
+        """Show which records the user has selected."""
+        self.selected = positions
+        self.refresh()
 
     def row_copy(self, index: int) -> str:
         return "\t".join(part(cell).text for cell in self._cells(self.shown[index]))

@@ -76,13 +76,6 @@ def largest_recomputed(partition: Partition) -> tuple[RecomputedValue, ...]:
     return tuple(sorted(partition.recomputed, key=lambda value: -value.bytes))
 
 
-def opposite(value: SavedValue | RecomputedValue) -> str | None:
-    """Return the policy override that reverses the decision; None where that would be wrong."""
-    if value.freedom == "forced":
-        return None
-    return f"{'recompute' if isinstance(value, SavedValue) else 'save'}:{value.node}"
-
-
 def saved_link(saved: SavedValue) -> Link:
     """Return the expression that computes it, and the expressions whose backward reads it."""
     uses = tuple(use.span for use in saved.used_by if use.span is not None and use.span != saved.span)

@@ -1,0 +1,136 @@
+"""The selection of the Saved tab: marks, totals while it changes, and the files that make it permanent."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from aotlens.model import Report, Target
+from aotlens.model.failure import Failure
+from aotlens.model.report import Totals, WhatIf
+from tests.report.sample import chosen_partition, sample_report, training_target
+from tests.tui.driving import FakeTracing, drive, lines, select, settle, table
+from tests.tui.test_tradeoffs import layered_target
+from tui.app import AotlensApp
+from tui.messages import EditsTried, SelectionWeighed
+from tui.screens import ConfirmScreen
+
+BEFORE, AFTER = Totals(16384, 10240, 32768), Totals(8192, 12288, 24576)
+LAYERS = "recompute:wide_0,recompute:wide_1,recompute:wide_2"
+LARGE = "recompute:gelu"
+
+
+def answered(target: Target, change: str) -> Target:
+    """The target as the worker answers: with nothing but its totals."""
+    assert target.partition is not None
+    partition = replace(target.partition, saved=(), recomputed=(), what_if=(WhatIf(change, BEFORE, AFTER),))
+    return replace(target, stages=(), kernels=(), partition=partition)
+
+
+def marks(app: AotlensApp, name: str) -> str:
+    shown = table(app, name)
+    return "".join(shown.row_mark(index) for index in range(shown.row_count))
+
+
+async def open_saved(app: AotlensApp, pilot: Pilot[int], tracing: FakeTracing, report: Report) -> None:
+    tracing.answer(report)
+    await settle(pilot)
+    await pilot.press("5", "home")
+
+
+def report_of(target: Target) -> Report:
+    return replace(sample_report(), targets=(target,))
+
+
+def test_a_folded_row_selects_its_layers_and_the_totals_follow() -> None:
+    tracing, target = FakeTracing(), layered_target()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await open_saved(app, pilot, tracing, report_of(target))
+        assert not app.workbench.query_one("#selection").display
+        await pilot.press("m")
+        assert tracing.weighed == [(1, LAYERS)]
+        assert lines(app, "selection") == ["✓ 3 values selected  computing the totals …"]
+        assert marks(app, "saved-table").startswith("✓ ")
+        tracing.post(SelectionWeighed(1, (answered(target, LAYERS),), None))
+        await settle(pilot)
+        assert "\n".join(lines(app, "selection")) == (
+            "✓ 3 values selected  saved 8.0 KiB −8.0 KiB · recomputed 12.3 kFLOP +2.0 kFLOP"
+            " · peak 24.0 KiB −8.0 KiB"
+        )
+        await pilot.press("u", "home", "m")
+        assert tracing.weighed[-1][1] == "recompute:wide_1,recompute:wide_2"
+        await pilot.press("u")
+        assert marks(app, "saved-table").startswith("~ ")
+        await pilot.press("c")
+        assert tracing.weighed[-1][1] == ""
+        assert not app.workbench.query_one("#selection").display
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_only_the_newest_answer_counts_and_a_failure_is_shown() -> None:
+    tracing, target = FakeTracing(), replace(training_target(), partition=chosen_partition())
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await open_saved(app, pilot, tracing, report_of(target))
+        await select(app, pilot, "saved-table", "saved:gelu")
+        await pilot.press("m", "m", "m")
+        assert [change for _, change in tracing.weighed] == [LARGE, "", LARGE]
+        tracing.post(SelectionWeighed(1, (answered(target, LARGE),), None))
+        await settle(pilot)
+        assert lines(app, "selection") == ["✓ 1 value selected  computing the totals …"]
+        tracing.post(SelectionWeighed(3, (), Failure("user", "it is random")))
+        await settle(pilot)
+        assert lines(app, "selection") == ["✓ 1 value selected  it is random"]
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_the_policy_file_is_written_after_the_user_has_seen_it(tmp_path: Path) -> None:
+    tracing, target = FakeTracing(), replace(training_target(), partition=chosen_partition())
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await open_saved(app, pilot, tracing, report_of(target))
+        await select(app, pilot, "saved-table", "saved:gelu")
+        await pilot.press("m")
+        tracing.post(SelectionWeighed(1, (answered(target, LARGE),), None))
+        await settle(pilot)
+        await pilot.press("p")
+        await offered(app, pilot, tracing, target)
+        written = tmp_path / "model_policy.py"
+        assert not written.exists()
+        await pilot.press("y")
+        assert 'RECOMPUTE = frozenset({"gelu"})' in written.read_text()
+
+    drive(scenario, AotlensApp(str(tmp_path / "model.py"), tracing=tracing))
+
+
+async def offered(app: AotlensApp, pilot: Pilot[int], tracing: FakeTracing, target: Target) -> None:
+    """Answer the trial of the checkpoints, if one runs, and wait for the offer."""
+    if tracing.tried:
+        tracing.post(EditsTried(tracing.tried[-1][0], (target,), None))
+        await settle(pilot)
+    assert isinstance(app.screen, ConfirmScreen)
+
+
+def test_a_file_of_the_users_stays(tmp_path: Path) -> None:
+    tracing, target = FakeTracing(), replace(training_target(), partition=chosen_partition())
+    own = tmp_path / "model_policy.py"
+    own.write_text("mine\n")
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await open_saved(app, pilot, tracing, report_of(target))
+        await select(app, pilot, "saved-table", "saved:gelu")
+        await pilot.press("m")
+        tracing.post(SelectionWeighed(1, (answered(target, LARGE),), None))
+        await settle(pilot)
+        await pilot.press("p")
+        await offered(app, pilot, tracing, target)
+        await pilot.press("y")
+        assert own.read_text() == "mine\n"
+        assert [note.message for note in app._notifications][
+            -1
+        ] == f"{own} exists, and aotlens did not write it"
+
+    drive(scenario, AotlensApp(str(tmp_path / "model.py"), tracing=tracing))
