@@ -1,4 +1,4 @@
-"""Takes the picture of the HTML page: `python scripts/screenshot_page.py`; needs Chromium."""
+"""Takes the pictures of the HTML page: `python scripts/screenshot_page.py`; needs Chromium."""
 
 import shutil
 import subprocess
@@ -7,9 +7,14 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-IMAGE = ROOT / "docs" / "images" / "page.png"
-SCRIPT = '<script>page.openTab("graphs"); page.find("forward/softmax");</script>'
-"""What the picture shows."""
+IMAGES = ROOT / "docs" / "images"
+PICTURES = {
+    "page": "#GPT.forward/graphs/forward/softmax",
+    "page-graph": "#GPT.forward/graphs/backward",
+    "page-saved": "#GPT.forward/saved/addmm_2",
+    "page-memory": "#GPT.forward/memory/curve/backward/mm_4",
+}
+"""Each picture with the address that it shows."""
 
 
 def main() -> None:
@@ -20,11 +25,15 @@ def main() -> None:
         file = Path(folder) / "page.html"
         inspect = ["-m", "aotlens", "inspect", "examples/train_gpt.py", "--format", "html", "-o", str(file)]
         subprocess.run([sys.executable, *inspect], cwd=ROOT, check=True)
-        file.write_text(file.read_text().replace("</body>", f"{SCRIPT}</body>"))
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,880"]
-        wait = ["--virtual-time-budget=3000", f"--screenshot={IMAGE}"]
-        subprocess.run([browser, *options, *wait, file.as_uri()], check=True, capture_output=True)
-    print(IMAGE)
+        for name, address in PICTURES.items():
+            picture(browser, f"{file.as_uri()}{address}", IMAGES / f"{name}.png")
+
+
+def picture(browser: str, address: str, image: Path) -> None:
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,880"]
+    wait = ["--virtual-time-budget=3000", f"--screenshot={image}"]
+    subprocess.run([browser, *options, *wait, address], check=True, capture_output=True)
+    print(image)
 
 
 if __name__ == "__main__":

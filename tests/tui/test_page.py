@@ -36,8 +36,8 @@ needs_chromium = pytest.mark.skipif(
 )
 
 
-def in_browser(page: str, script: str, folder: Path) -> Any:
-    """What the script gives to `answer`, after the page has loaded."""
+def in_browser(page: str, script: str, folder: Path, address: str = "") -> Any:
+    """Return what the script passes to `answer`, after the page has loaded at that address."""
     assert CHROMIUM is not None
     run = f"(async () => {{ {script} }})().catch((error) => window.onerror(error.stack));"
     driven = f"<script>{HELPERS}{run}</script>"
@@ -45,7 +45,14 @@ def in_browser(page: str, script: str, folder: Path) -> Any:
     file.write_text(page.replace("</body>", f"{driven}</body>"), encoding="utf-8")
     profile = f"--user-data-dir={folder / 'profile'}"
     done = subprocess.run(
-        [CHROMIUM, *OPTIONS, profile, "--virtual-time-budget=5000", "--dump-dom", file.as_uri()],
+        [
+            CHROMIUM,
+            *OPTIONS,
+            profile,
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+            f"{file.as_uri()}{address}",
+        ],
         capture_output=True,
         text=True,
         timeout=300,
@@ -79,6 +86,7 @@ def test_text_of_the_users_ends_no_script() -> None:
 def test_a_row_lights_its_source_and_a_line_its_rows(tmp_path: Path) -> None:
     script = """
         tab("Graphs");
+        click(having("#panel button", "table"));
         click(having(".table .row", "aten.gelu"));
         await wait();
         const one = [lit(), rows(".selected"), document.querySelector(".text .block").textContent];
@@ -120,6 +128,7 @@ def test_every_tab_search_targets_and_dark(tmp_path: Path) -> None:
     assert list(seen) == [
         "Overview",
         "In/out",
+        "Stages",
         "Graphs",
         "Saved",
         "Memory",
@@ -138,13 +147,14 @@ def test_every_tab_search_targets_and_dark(tmp_path: Path) -> None:
 def test_many_nodes_draw_what_is_seen_only(tmp_path: Path) -> None:
     script = """
         tab("Graphs");
+        click(having("#panel button", "table"));
         const list = document.querySelector(".table .list");
         list.scrollTop = 80000;
         await wait();
         const drawn = document.querySelectorAll(".table .row");
         click(drawn[drawn.length - 20]);
         await wait();
-        answer([page.tables[0].rows.length, drawn.length, page.tables[0].selected]);
+        answer([page.panel.tables[0].rows.length, drawn.length, page.panel.tables[0].selected]);
     """
     count, drawn, selected = in_browser(sample_page(5000), script, tmp_path)
     assert count > 5000
@@ -164,10 +174,11 @@ def test_the_example_from_the_command_line(tmp_path: Path) -> None:
         await wait();
         const light = lit();
         click(having(".detail .goes", "node  "));
+        click(having("#panel button", "table"));
         await wait();
         const program = document.querySelector(".text .block").textContent;
         tab("Memory");
-        answer([light, rows(".selected").length, program, document.querySelectorAll(".curve path").length]);
+        answer([light, rows(".selected").length, program, all(".chart.memory .area").length]);
     """
     light, _, program, curves = in_browser((tmp_path / "gpt.html").read_text(), script, tmp_path)
     assert light == "self.mlp(self.norm_2(x))"

@@ -15,12 +15,22 @@ from aotlens.render.html.tabs import dynamo_tabs, tabs
 from aotlens.view.quantities import human_bytes, target_summary
 from aotlens.view.tabs.marks import SEVERITY_LETTERS, line_marks
 from aotlens.view.tabs.source import SourceStore
-from aotlens.view.tabs.targets import target_title
+from aotlens.view.tabs.targets import target_address, target_title
 from aotlens.view.why import dynamo_summary
 
 __all__ = ["html_page"]
 
-SCRIPTS = ("list.js", "source.js", "details.js", "page.js")
+SCRIPTS = (
+    "list.js",
+    "source.js",
+    "details.js",
+    "layout.js",
+    "drawing.js",
+    "chart.js",
+    "address.js",
+    "panel.js",
+    "page.js",
+)
 """In the order in which they need each other."""
 
 
@@ -62,6 +72,7 @@ def _target(report: Report, index: int, encoder: Encoder) -> Json:
     target = report.targets[index]
     return {
         "title": target_title(report, index),
+        "address": target_address(report, index),
         "summary": target_summary(target),
         "span": encoder.span(target.span) if target.span is not None else -1,
         "tabs": tabs(report, target, encoder),
@@ -74,6 +85,7 @@ def _dynamo(dynamo: Dynamo, encoder: Encoder) -> Json:
     span = next((function.span for function in dynamo.functions), None)
     return {
         "title": "Dynamo",
+        "address": "Dynamo",
         "summary": dynamo_summary(dynamo),
         "span": encoder.span(span) if span is not None else -1,
         "tabs": dynamo_tabs(dynamo, encoder),

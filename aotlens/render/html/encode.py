@@ -4,6 +4,7 @@ part  [text, role]
 link  [[span, …], [span, …]], what a row stands for and what is related; 0 for none
 line  [[part, …], link, [tab, key] or 0, whether it wraps]
 row   [key, [part, …], link, [line, …], [[label, text, first, last], …], [row, …]]
+group [[part, …], [position, …]], the cells of rows that are folded into one, and their positions
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,6 +42,7 @@ class Encoder:
     files: dict[str, int] = field(default_factory=dict)
     texts: list[Json] = field(default_factory=list)
     """Programs, modules and kernels: generated, and long."""
+    _text_numbers: dict[str, int] = field(default_factory=dict)
 
     def string(self, text: str) -> int:
         return self.strings.setdefault(text, len(self.strings))
@@ -67,8 +69,11 @@ class Encoder:
 
     def text(self, text: str) -> int:
         """Return the number of a generated text; the page colours its visible lines."""
+        if text in self._text_numbers:
+            return self._text_numbers[text]
+        self._text_numbers[text] = len(self.texts)
         self.texts.append({"lines": [[line] for line in from_text(text).lines], "problem": ""})
-        return len(self.texts) - 1
+        return self._text_numbers[text]
 
     def source(self, source: SourceText) -> Json:
         """Return a source's lines, with their coloured runs."""
@@ -93,7 +98,20 @@ class Encoder:
         columns = [
             [column.title, column.align, int(column.grows), column.widest] for column in listing.columns
         ]
-        return {"kind": "table", "columns": columns, "rows": rows, "empty": listing.empty}
+        data: dict[str, object] = {"kind": "table", "columns": columns, "rows": rows, "empty": listing.empty}
+        return data if not listing.groups else {**data, "groups": self._groups(listing)}
+
+    def _groups(self, listing: Listing) -> list[object]:
+        """Return the folded rows: the cells of a group of several rows, and the positions of its rows."""
+        groups: list[object] = []
+        for group in listing.groups:
+            folds = len(group.positions) > 1 and listing.group_cells is not None
+            cells = listing.group_cells(group) if folds and listing.group_cells is not None else ()
+            groups.append([[self.part(cell) for cell in cells], list(group.positions)])
+        return groups
+
+    def lines_block(self, lines: Iterable[Line]) -> dict[str, object]:
+        return {"kind": "lines", "lines": self.lines(lines)}
 
     def tables(self) -> dict[str, object]:
         """Return the tables, when everything else is encoded."""

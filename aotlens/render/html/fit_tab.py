@@ -30,6 +30,7 @@ def fit_target(report: Report, fit: Fit, encoder: Encoder) -> Json:
     span = next((row.span for row in fit.by_line if row.span is not None), None)
     return {
         "title": STEP_MEMORY,
+        "address": "step",
         "summary": peak_words(fit),
         "span": encoder.span(span) if span is not None else -1,
         "tabs": [tab],
@@ -50,7 +51,7 @@ def _blocks(report: Report, fit: Fit, encoder: Encoder) -> Iterator[Json]:
         ("operators", "highest points", operator_listing(fit)),
     )
     items: list[object] = [
-        {"name": name, "title": title, "block": encoder.table(listing)} for name, title, listing in tables
+        {"name": name, "title": title, "blocks": [encoder.table(listing)]} for name, title, listing in tables
     ]
     yield {"kind": "choice", "items": items, "first": 1}
     if fit.assumptions:

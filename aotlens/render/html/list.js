@@ -95,12 +95,15 @@ function lineIndex(rows, side) {
 class Table {
   /** `chosen(row, table)` is told of the row that the user picks, `hovered(row)` of the one below the pointer. */
   constructor(block, chosen, hovered) {
+    this.block = block;
     this.rows = block.rows;
     this.columns = block.columns;
+    this.groups = block.groups || [];
+    this.unfolded = false;
     this.element = make("div", "table");
     this.selected = -1;
     this.linked = new Set();
-    this.order = this.rows.map((_, at) => at);
+    this.showAll();
     this.head = make("div", "head");
     const body = make("div", "list");
     body.tabIndex = 0;
@@ -111,7 +114,7 @@ class Table {
     this.layOut();
     body.addEventListener("click", (event) => {
       const index = List.at(event);
-      if (index >= 0) this.select(this.order[index], chosen);
+      if (index >= 0) this.select(this.order[index], chosen, true);
     });
     body.addEventListener("mouseover", (event) => {
       const index = List.at(event);
@@ -120,6 +123,31 @@ class Table {
     body.addEventListener("mouseleave", () => hovered(null));
     body.addEventListener("keydown", (event) => this.move(event, chosen));
     this.list.show(this.order.length);
+  }
+
+  /** Every row, identical layers as one unless they are unfolded. */
+  showAll() {
+    const groups = this.unfolded ? [] : this.groups;
+    this.order = groups.length ? groups.map(([, positions]) => positions[0]) : this.rows.map((_, at) => at);
+    this.groupOf = new Map(groups.filter(([, positions]) => positions.length > 1).map((group) => [group[1][0], group]));
+  }
+
+  unfold(unfolded) {
+    this.unfolded = unfolded;
+    this.showAll();
+    this.list.show(this.order.length);
+    if (this.selected >= 0) this.select(this.selected);
+  }
+
+  /** The rows that a shown row stands for. */
+  members(at) {
+    return this.groupOf.get(at)?.[1] ?? [at];
+  }
+
+  /** The position in the list of what shows a row: the row itself, or the fold that holds it. */
+  indexOf(at) {
+    const index = this.order.indexOf(at);
+    return index >= 0 || at < 0 ? index : this.order.findIndex((shown) => this.members(shown).includes(at));
   }
 
   text(at) {
@@ -131,11 +159,9 @@ class Table {
   layOut() {
     const step = Math.max(1, Math.floor(this.rows.length / 200));
     const sizes = this.columns.map(([title]) => title.length);
-    for (let at = 0; at < this.rows.length; at += step) {
-      this.rows[at][1].forEach(([text], column) => {
-        sizes[column] = Math.max(sizes[column], data.strings[text].length);
-      });
-    }
+    const measure = (cells) => cells.forEach(([text], column) => (sizes[column] = Math.max(sizes[column], data.strings[text].length)));
+    for (let at = 0; at < this.rows.length; at += step) measure(this.rows[at][1]);
+    for (let at = 0; at < this.groups.length; at += step) measure(this.groups[at][0]);
     this.template = this.columns
       .map(([, , grows, widest], at) => (grows ? `minmax(${Math.min(sizes[at], 14)}ch, 1fr)` : `minmax(0, ${Math.min(sizes[at], widest)}ch)`))
       .join(" ");
@@ -146,21 +172,23 @@ class Table {
   drawRow(at, row) {
     row.style.gridTemplateColumns = this.template;
     row.setAttribute("role", "option");
-    if (at === this.selected) row.classList.add("selected");
-    if (this.linked.has(at)) row.classList.add("linked");
-    this.rows[at][1].forEach((part, column) => {
+    const members = this.members(at), group = this.groupOf.get(at);
+    if (members.includes(this.selected)) row.classList.add("selected");
+    if (members.some((member) => this.linked.has(member))) row.classList.add("linked");
+    (group ? group[0] : this.rows[at][1]).forEach((part, column) => {
       const cell = make("span", `cell ${this.columns[column][1] === "right" ? "right" : ""}`);
       appendParts(cell, [part]);
       row.append(cell);
     });
   }
 
-  select(at, chosen) {
+  /** `isStep` is true for each pick that a reader may want to go back to. */
+  select(at, chosen, isStep = false) {
     this.selected = at;
     this.linked = new Set();
-    const index = this.order.indexOf(at);
+    const index = this.indexOf(at);
     if (index >= 0) this.list.reveal(index);
-    if (chosen) chosen(this.rows[at], this);
+    if (chosen) chosen(this.rows[at], this, isStep);
   }
 
   move(event, chosen) {
@@ -168,15 +196,18 @@ class Table {
     if (!step || !this.order.length) return;
     event.preventDefault();
     event.stopPropagation();
-    const from = this.order.indexOf(this.selected);
+    const from = this.indexOf(this.selected);
     this.select(this.order[Math.max(0, Math.min(this.order.length - 1, from + step))], chosen);
   }
 
   /** Keeps the rows that hold every word; how many there are. */
   filter(words) {
-    this.order = this.rows.map((_, at) => at).filter((at) => words.every((word) => this.text(at).includes(word)));
+    if (words.length) {
+      this.order = this.rows.map((_, at) => at).filter((at) => words.every((word) => this.text(at).includes(word)));
+      this.groupOf = new Map();
+    } else this.showAll();
     this.list.show(this.order.length);
-    return this.order.length;
+    return words.length ? this.order.length : this.rows.length;
   }
 
   /** Marks the rows that stand for a source line, else those related to it; how many there are. */
@@ -187,14 +218,22 @@ class Table {
     if (!found) found = (this.outer ??= lineIndex(this.rows, 1)).get(key);
     this.linked = new Set(found || []);
     this.selected = -1;
-    const first = this.order.findIndex((at) => this.linked.has(at));
+    const first = this.order.findIndex((at) => this.members(at).some((member) => this.linked.has(member)));
     if (first >= 0) this.list.reveal(first);
     else this.list.redraw();
     return this.linked.size;
   }
 
-  find(key) {
-    return this.rows.findIndex((row) => data.strings[row[0]] === key);
+  /** The row of a key, with or without the name of its list; else the row that shows this text as a cell. */
+  find(key, list = this.name) {
+    const at = this.rows.findIndex((row) => [key, `${list}:${key}`].includes(data.strings[row[0]]));
+    return at >= 0 ? at : this.rows.findIndex((row) => row[1].some(([text]) => data.strings[text] === key));
+  }
+
+  /** The key of a row without the name of its list, as addresses have it. */
+  key(at, list = this.name) {
+    const key = data.strings[this.rows[at][0]];
+    return key.startsWith(`${list}:`) ? key.slice(list.length + 1) : key;
   }
 
   /** Rows that read this one; found for all rows at once, when first asked. */

@@ -1,14 +1,16 @@
-"""The tabs of one target, as blocks: lines, tables, a choice of tables, the memory curve."""
+"""The tabs of one target, as blocks: lines, tables, a choice of tables, charts."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from aotlens.model.report import Dynamo, Report, Stage, Target
+from aotlens.model.report import Dynamo, Report, Target
 from aotlens.render.html.encode import Encoder, Json
+from aotlens.render.html.graphs import graph_choice, stage_choice
+from aotlens.render.html.plots import chart_block
+from aotlens.view.charts import frontier_chart, memory_chart
 from aotlens.view.kernels import kernel_texts
 from aotlens.view.tabs.diagnostics import diagnostic_details, diagnostic_listing
 from aotlens.view.tabs.dynamo import all_dynamo_lines
-from aotlens.view.tabs.graph import StageIndex, all_stages, fact_lines, node_listing, stage_title
 from aotlens.view.tabs.kernels import (
     kernel_details,
     kernel_listing,
@@ -45,12 +47,10 @@ from aotlens.view.tabs.saved import (
     saved_listing,
     totals,
 )
-from aotlens.view.tabs.tradeoffs import tradeoff_lines
+from aotlens.view.tabs.tradeoffs import choice_lines
 from aotlens.view.tabs.wrapper import ordered_steps, step_listing
 
 __all__ = ["dynamo_tabs", "tabs"]
-
-FIRST_SHOWN = ("forward", "inference")
 
 
 def tabs(report: Report, target: Target, encoder: Encoder) -> list[object]:
@@ -59,6 +59,7 @@ def tabs(report: Report, target: Target, encoder: Encoder) -> list[object]:
     rows: tuple[tuple[str, str, Iterator[Json]], ...] = (
         ("overview", "Overview", build.overview()),
         ("ledger", "In/out", build.ledger()),
+        ("stages", "Stages", build.stages()),
         ("graphs", "Graphs", build.graphs()),
         ("saved", "Saved", build.saved()),
         ("memory", "Memory", build.memory()),
@@ -75,7 +76,7 @@ def tabs(report: Report, target: Target, encoder: Encoder) -> list[object]:
 
 def dynamo_tabs(dynamo: Dynamo, encoder: Encoder) -> list[object]:
     """Return the one tab of a report without targets, as made by `aotlens why`."""
-    block = {"kind": "lines", "lines": encoder.lines(all_dynamo_lines(dynamo))}
+    block = encoder.lines_block(all_dynamo_lines(dynamo))
     return [{"id": "dynamo", "title": "Dynamo", "blocks": [block]}]
 
 
@@ -119,23 +120,10 @@ class _Tabs:
             yield self._lines(further)
 
     def graphs(self) -> Iterator[Json]:
-        items = [self._stage(stage) for stage in all_stages(self.target)]
-        first = next((index for index, item in enumerate(items) if item["name"] in FIRST_SHOWN), 0)
-        yield {"kind": "choice", "items": items, "first": first}
+        yield graph_choice(self.target, self.encoder)
 
-    def _stage(self, stage: Stage) -> dict[str, object]:
-        index = StageIndex(stage)
-        text, lines = self.encoder.text(stage.text), _statements(stage.text)
-        more: list[list[Json]] = []
-        for node in stage.nodes:
-            details = self.encoder.lines(fact_lines(node, index, self.target))
-            line = lines.get(node.name, 0)
-            operands: list[object] = [
-                index.positions[name] for name in node.inputs if name in index.positions
-            ]
-            more.append([details, [["program", text, line, line]], operands])
-        table = self.encoder.table(node_listing(stage, self.target), more)
-        return {"name": stage.name, "title": stage_title(stage), "block": table}
+    def stages(self) -> Iterator[Json]:
+        yield stage_choice(self.target, self.encoder)
 
     def saved(self) -> Iterator[Json]:
         target, partition = self.target, self.target.partition
@@ -150,15 +138,17 @@ class _Tabs:
             recomputed_listing(target),
             [self._details(recomputed_details(row, target)) for row in largest_recomputed(partition)],
         )
-        yield self._lines(tradeoff_lines(partition))
+        yield self._lines(choice_lines(partition))
+        if (chart := frontier_chart(partition)) is not None:
+            yield chart_block(chart, "frontier")
 
     def memory(self) -> Iterator[Json]:
         target, memory = self.target, self.target.memory
         yield self._lines([memory_total(target)])
-        if memory is None or not memory.curve:
+        chart = memory_chart(target)
+        if memory is None or chart is None:
             return
-        values: list[object] = [live for _, live in memory.curve]
-        yield {"kind": "curve", "values": values, "forward": memory.forward_nodes, "peak": memory.peak_bytes}
+        yield chart_block(chart, "memory", "curve")
         curve = curve_listing(target)
         more = [
             self._details(curve_details(target, index, curve.rows.link(index)))
@@ -188,15 +178,13 @@ class _Tabs:
         if not target.kernels:
             return
         order = range(len(target.kernels))
-        known: dict[str, int] = {}
         more: list[list[Json]] = []
         for index in order:
             kernel = target.kernels[index]
-            texts: list[object] = []
-            for language, text in kernel_texts(kernel, target.kernels):
-                if text not in known:
-                    known[text] = self.encoder.text(text)
-                texts.append([language, known[text], 0, 0])
+            texts: list[object] = [
+                [language, self.encoder.text(text), 0, 0]
+                for language, text in kernel_texts(kernel, target.kernels)
+            ]
             more.append([*self._details(kernel_details(kernel, target)), texts])
         lines = [self._details(line_details(line, target)) for line in target.gpu_lines]
         items = (
@@ -219,19 +207,9 @@ class _Tabs:
         return [self.encoder.lines(lines)]
 
     def _lines(self, lines: Iterable[Line]) -> Json:
-        return {"kind": "lines", "lines": self.encoder.lines(lines)}
+        return self.encoder.lines_block(lines)
 
 
 def _choice(items: Iterable[tuple[str, str, Json]]) -> Json:
-    listed: list[object] = [{"name": name, "title": title, "block": block} for name, title, block in items]
+    listed: list[object] = [{"name": name, "title": title, "blocks": [block]} for name, title, block in items]
     return {"kind": "choice", "items": listed, "first": 0}
-
-
-def _statements(text: str) -> dict[str, int]:
-    """Return the 1-based line of each node in a program's text."""
-    lines: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        name, mark, _ = line.strip().partition(" = ")
-        if mark and name.isidentifier():
-            lines.setdefault(name, number)
-    return lines

@@ -95,6 +95,13 @@ def target_title(report: Report, index: int) -> str:
     return f"{target.qualname} #{same.index(index) + 1} {signature(target)}"
 
 
+def target_address(report: Report, index: int) -> str:
+    """Return the target's part of an address: `GPT.forward`; from the second signature on `GPT.forward~2`."""
+    name = report.targets[index].qualname
+    number = sum(target.qualname == name for target in report.targets[: index + 1])
+    return name if number == 1 else f"{name}~{number}"
+
+
 def diagnostic_tally(report: Report, target: Target) -> str:
     """`1E 2W`; information and hints are not counted."""
     tally = Counter(item.severity for item in all_diagnostics(report, target))

@@ -23,14 +23,18 @@ FOOT = 0.15
 
 
 def tradeoff_lines(partition: Partition) -> tuple[Line, ...]:
-    """Return the frontier, the budget and the what-ifs; empty if there are none."""
+    """Return the budget, the what-ifs and the frontier; empty if there are none."""
+    drawn = frontier_plot(partition) if len(partition.frontier) > 1 else ()
+    return (*choice_lines(partition), *drawn)
+
+
+def choice_lines(partition: Partition) -> tuple[Line, ...]:
+    """Return the budget and the what-ifs, for a front end that draws the frontier itself."""
     lines: list[Line] = []
     if partition.budget is not None:
         lines.append(Line((Part(budget_text(partition.budget)),), wrap=True))
     for answer in partition.what_if:
         lines += what_if_lines(answer, partition)
-    if len(partition.frontier) > 1:
-        lines += frontier_plot(partition)
     return tuple(lines)
 
 
