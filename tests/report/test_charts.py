@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from aotlens.model.report import FrontierPoint, Memory, Partition
-from aotlens.view.charts import SCALE, Tick, frontier_chart, memory_chart
+from aotlens.view.tabs.charts import SCALE, Tick, frontier_chart, memory_chart
 from tests.report.sample import inference_target, training_target
 
 MIB = 1 << 20

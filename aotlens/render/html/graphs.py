@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from aotlens.model.report import Stage, Target
 from aotlens.render.html.encode import Encoder, Json
-from aotlens.view.graph_boxes import Box, graph_boxes
 from aotlens.view.lineage import PARTITION, Lineage
 from aotlens.view.stage_rows import aligned
 from aotlens.view.tabs.graph import StageIndex, all_stages, fact_lines, fates, node_listing, stage_title
+from aotlens.view.tabs.graph_boxes import Box, graph_boxes
 from aotlens.view.tabs.rows import Listing
 from aotlens.view.tabs.stages import (
     DiffRecord,

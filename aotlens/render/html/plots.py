@@ -1,7 +1,7 @@
 """A chart as plain data for the page's script, which stretches it to the room that it has."""
 
 from aotlens.render.html.encode import Json
-from aotlens.view.charts import SCALE, Axis, Chart
+from aotlens.view.tabs.charts import SCALE, Axis, Chart
 
 __all__ = ["chart_block"]
 

@@ -7,8 +7,8 @@ from aotlens.model.report import Dynamo, Report, Target
 from aotlens.render.html.encode import Encoder, Json
 from aotlens.render.html.graphs import graph_choice, stage_choice
 from aotlens.render.html.plots import chart_block
-from aotlens.view.charts import frontier_chart, memory_chart
 from aotlens.view.kernels import kernel_texts
+from aotlens.view.tabs.charts import frontier_chart, memory_chart
 from aotlens.view.tabs.diagnostics import diagnostic_details, diagnostic_listing
 from aotlens.view.tabs.dynamo import all_dynamo_lines
 from aotlens.view.tabs.kernels import (
