@@ -18,10 +18,10 @@ from aotlens.model.codec import loads
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
+from aotlens.worker.fit_command import START_CLI
 from lsp_server.index import FileIndex
 from lsp_server.progress import ProgressBar
 from lsp_server.settings import Settings
-from lsp_server.trace_log import START_CLI
 from lsp_server.views import Views
 
 __all__ = ["FixTrials"]

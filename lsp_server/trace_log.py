@@ -13,14 +13,12 @@ from pathlib import Path
 from aotlens.model.codec import loads
 from aotlens.model.report import Report
 from aotlens.view.quantities import age, limit_text
+from aotlens.worker.fit_command import START_CLI
 
-__all__ = ["START_CLI", "NamedLog", "age_text", "named_log", "read_log"]
+__all__ = ["NamedLog", "age_text", "named_log", "read_log"]
 
 LIMIT_S = 120.0
 MAX_FILES = 1_000
-ROOT = str(Path(__file__).resolve().parents[1])
-START_CLI = f"import sys; sys.path.append({ROOT!r}); from aotlens.cli import main; sys.exit(main())"
-"""Starts the command `aotlens`, also where it is not installed; `-P` keeps modules of the project out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,17 @@ REPORT_LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 WORKER_DATA = tuple(
     f"aotlens.worker.{name}"
-    for name in ("client", "answers", "protocol", "codec", "grammar", "syntax_failure", "targets")
+    for name in (
+        "client",
+        "answers",
+        "protocol",
+        "codec",
+        "grammar",
+        "syntax_failure",
+        "targets",
+        "fit_results",
+        "fit_command",
+    )
 )
 """Modules of the worker that load without torch."""
 
@@ -111,7 +121,7 @@ def _worker_imports() -> Iterator[str]:
             loaded = resolved(entry)
             if not (
                 _is_stdlib(loaded)
-                or _is_in(loaded, (*WORKER_DATA, "aotlens.errors", "aotlens.disk_cache"))
+                or _is_in(loaded, (*WORKER_DATA, "aotlens.errors", "aotlens._version", "aotlens.disk_cache"))
                 or _is_report_data(loaded)
             ):
                 yield _say(modules()[name], entry)

@@ -37,6 +37,7 @@ from aotlens.view.tabs.source import SourceStore
 from aotlens.view.tabs.trace_state import TraceState, log_text, progress_lines, state_parts, title_parts
 from tui.endings import ended_by_signals, exit_code
 from tui.finding import FindProvider
+from tui.fitting import CommandFitting, Fitting
 from tui.messages import (
     CancelWanted,
     EditsTried,
@@ -89,6 +90,7 @@ class AotlensApp(App[int]):
         tracing: Tracing | None = None,
         report: Report | None = None,
         roots: tuple[str, ...] = (),
+        fitting: Fitting | None = None,
     ) -> None:
         super().__init__()
         self.subject_name = name
@@ -99,7 +101,7 @@ class AotlensApp(App[int]):
         self.target_index = 0
         self.output = ""
         self.sources = SourceStore(roots)
-        self.workbench = Workbench(can_trace=tracing is not None, sources=self.sources)
+        self.workbench = Workbench(can_trace=tracing is not None, sources=self.sources, fitting=fitting)
         script = Path(name.partition("::")[0])
         self.selecting = Selecting(self, tracing, script) if tracing is not None else None
         self._what_if: tuple[str, ...] = ()
@@ -208,6 +210,7 @@ class AotlensApp(App[int]):
     def on_cancel_wanted(self, event: CancelWanted) -> None:
         if self.state.phase == "tracing" and self.tracing is not None:
             self.tracing.cancel()
+        self.workbench.step.cancel()
 
     def _is_current(self, trace: int) -> bool:
         return trace == self.state.trace and self.state.phase == "tracing"
@@ -333,10 +336,9 @@ def run(asked: TraceTarget | None, report_file: str | None = None, watch: bool =
             "nothing to show: name a script, for example `aotlens tui train.py`, or a report with --report"
             " FILE"
         )
-    tracing = WorkerTracing(asked)
-    app = AotlensApp(
-        str(asked), tracing=tracing, report=report, roots=(str(Path(asked.path).resolve().parent),)
-    )
+    tracing, fitting = WorkerTracing(asked), CommandFitting(asked)
+    roots = (str(Path(asked.path).resolve().parent),)
+    app = AotlensApp(str(asked), tracing=tracing, report=report, roots=roots, fitting=fitting)
     stop = threading.Event()
     if watch:
         threading.Thread(target=watch_sources, args=(asked.path, app.post_message, stop), daemon=True).start()
@@ -344,6 +346,7 @@ def run(asked: TraceTarget | None, report_file: str | None = None, watch: bool =
         return shown(app)
     finally:
         stop.set()
+        fitting.close()
         tracing.close()
 
 

@@ -17,11 +17,13 @@ from aotlens.view.tabs.source import SourceStore
 from aotlens.view.tabs.targets import TargetRow, row_of, target_listing, target_rows
 from tui.editing import confirm_fix, open_editor
 from tui.finding import finder
+from tui.fitting import Fitting
 from tui.messages import CancelWanted, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
 from tui.panes.diagnostics import DiagnosticsPane
 from tui.panes.registry import CHOICES, TAB_KEYS, TABS
 from tui.panes.source import SourcePane
+from tui.panes.step import StepPane
 from tui.panes.waiting import FailurePane, ProgressPane
 from tui.screens import key_help
 from tui.widgets.bars import ChoiceBar, TitleBar
@@ -99,11 +101,12 @@ class Workbench(Screen[object]):
     class Ready(Message):
         """Everything is mounted."""
 
-    def __init__(self, *, can_trace: bool, sources: SourceStore) -> None:
+    def __init__(self, *, can_trace: bool, sources: SourceStore, fitting: Fitting | None = None) -> None:
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
         self.VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]
         self.can_trace = can_trace
+        self.fitting = fitting
         self.sources = sources
         self.subject: Subject | None = None
         self.target_rows: tuple[TargetRow, ...] = ()
@@ -127,7 +130,7 @@ class Workbench(Screen[object]):
                 yield ProgressPane(id="progress")
                 yield FailurePane(id="failure")
                 for kind, _, _ in TABS:
-                    yield kind(id=kind.TAB)
+                    yield StepPane(self.fitting, id=kind.TAB) if kind is StepPane else kind(id=kind.TAB)
         yield Input(id="filter", placeholder="filter", compact=True)
         yield KeyBar(id="keys")
 
@@ -151,6 +154,10 @@ class Workbench(Screen[object]):
     def pane(self) -> Pane:
         """Return the open tab."""
         return self.query_one(f"#{TABS[self.tab_index][0].TAB}", Pane)
+
+    @property
+    def step(self) -> StepPane:
+        return self.query_one(StepPane)
 
     @property
     def is_whole(self) -> bool:

@@ -144,6 +144,7 @@ def test_the_line_of_keys_hides_none_on_a_narrow_screen_and_takes_clicks() -> No
             wanted = [each.binding for each in app.screen.active_bindings.values() if each.binding.show]
             assert [binding.key for binding in wanted if binding.description not in drawn] == []
             assert "palette" in drawn
+        await pilot.press("w")  # a tab without keys of its own
         assert await pilot.click(bar, offset=(1, 0))
         assert app.focused is not None
         assert app.focused.id == "filter"

@@ -10,6 +10,7 @@ from tui.panes.memory import MemoryPane
 from tui.panes.overview import OverviewPane
 from tui.panes.saved import SavedPane
 from tui.panes.stages import StagesPane
+from tui.panes.step import StepPane
 from tui.panes.why import WhyPane
 from tui.panes.wrapper import WrapperPane
 
@@ -25,15 +26,16 @@ TABS: tuple[tuple[type[Pane], str, str], ...] = (
     (DiagnosticsPane, "Diagnostics", "Diag"),
     (LogPane, "Log", "Log"),
     (WhyPane, "Why", "Why"),
+    (StepPane, "Fit", "Fit"),
 )
 """Pane, its label, and the label where there is little room."""
 
-KEYS = "1234567890w"
+KEYS = "1234567890wF"
 """Of the tabs, in their order."""
 
 CHOICES = tuple((key, label, short) for key, (_, label, short) in zip(KEYS, TABS, strict=True))
 
-TAB_KEYS = "1 … 9 0 w"
+TAB_KEYS = "1 … 9 0 w F"
 """The keys of all tabs, as the help shows them."""
 
 LOG_KEY = CHOICES[[pane for pane, _, _ in TABS].index(LogPane)][0]

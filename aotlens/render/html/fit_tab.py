@@ -19,7 +19,6 @@ from aotlens.view.tabs.fit import (
     fit_summary,
     operator_listing,
 )
-from aotlens.view.tabs.rows import Line, Part
 
 __all__ = ["fit_target"]
 
@@ -39,8 +38,7 @@ def fit_target(report: Report, fit: Fit, encoder: Encoder) -> Json:
 
 
 def _blocks(report: Report, fit: Fit, encoder: Encoder) -> Iterator[Json]:
-    first = () if report.incomplete is None else (Line((Part(f"Incomplete: {report.incomplete}", "error"),)),)
-    yield {"kind": "lines", "lines": encoder.lines((*first, *fit_summary(fit)))}
+    yield {"kind": "lines", "lines": encoder.lines(fit_summary(fit, report.incomplete))}
     plot = curve_plot_of(fit)
     if plot is None:
         return

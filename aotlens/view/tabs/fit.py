@@ -54,8 +54,13 @@ OPERATOR_COLUMNS = (
 )
 
 
-def fit_summary(fit: Fit) -> Iterator[Line]:
-    """Yield the peak, how it was computed, whether it fits the GPU, and the peak of each phase."""
+def fit_summary(fit: Fit, incomplete: str | None = None) -> Iterator[Line]:
+    """Yield the peak, how it was computed, whether it fits the GPU, and the peak of each phase.
+
+    `incomplete` is why the figures may be wrong.
+    """
+    if incomplete is not None:
+        yield Line((Part(f"Incomplete: {incomplete}", "error"),), wrap=True)
     yield Line((Part(peak_words(fit), "title"),), _link(fit.at.span), wrap=True)
     if not fit.curve:
         return

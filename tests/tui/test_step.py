@@ -1,0 +1,128 @@
+"""The tab of `aotlens fit`: the last result, a run when the user asks, and its answer."""
+
+import queue
+from dataclasses import replace
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report
+from tests.fit.sample import sample_fit_report
+from tests.report.sample import sample_report
+from tests.tui.driving import FakeTracing, drive, lines, lit, rows, settle
+from tui.app import AotlensApp
+from tui.fitting import CANCELLED, CommandFitting, Post, StepAnswer, StepFound
+from tui.panes.step import HOW, NOTHING, ONLY_SHOWN, RUNNING
+from tui.tracing import TraceTarget
+
+
+class FakeFitting:
+    """Answers when the test says so."""
+
+    def __init__(self, stored: Report | None = None) -> None:
+        self.stored = stored
+        self.runs = 0
+        self.post: Post = lambda message: None
+
+    def find(self, post: Post) -> None:
+        post(StepFound(self.stored))
+
+    def start(self, post: Post) -> None:
+        self.runs += 1
+        self.post = post
+
+    def cancel(self) -> None:
+        self.post(StepAnswer(CANCELLED))
+
+
+def opened(fitting: FakeFitting) -> AotlensApp:
+    return AotlensApp("model.py", tracing=FakeTracing(), report=sample_report(), fitting=fitting)
+
+
+def test_last_result_is_shown_without_a_run_and_rows_lead_to_the_source() -> None:
+    fitting = FakeFitting(sample_fit_report())
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("F")
+        assert (app.workbench.pane.TAB, fitting.runs) == ("step", 0)
+        assert lines(app, "step-summary")[0].startswith("12.0 MiB at the peak of step 3: backward, aten.mm")
+        assert rows(app, "step-lines")[0].endswith("saved activation | hidden * hidden.sigmoid() | 23")
+        assert [row.split(" | ")[3] for row in rows(app, "step-kinds")] == [
+            "saved activation",
+            "optimizer state exp_avg",
+            "parameter",
+        ]
+        assert lines(app, "step-assumptions")[1] == "  - the data loader has <no> workers"
+        assert app.focused is app.workbench.query_one("#step-lines")
+        await pilot.press("down", "down")
+        assert lit(app) == ["nn.Linear(width, 4 * width)"]
+        await pilot.press("home")
+        assert lit(app) == ["hidden * hidden.sigmoid()"]
+
+    drive(scenario, opened(fitting))
+
+
+def test_without_a_result_a_key_runs_the_script() -> None:
+    fitting = FakeFitting()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("F")
+        assert lines(app, "step-summary") == [NOTHING, HOW]
+        await pilot.press("x", "x")
+        assert (fitting.runs, lines(app, "step-summary")) == (1, [RUNNING])
+        fitting.post(StepAnswer(replace(sample_fit_report(), incomplete="values are not known")))
+        await settle(pilot)
+        assert lines(app, "step-summary")[0] == "Incomplete: values are not known"
+        assert len(rows(app, "step-lines")) == 3
+
+    drive(scenario, opened(fitting))
+
+
+def test_a_failed_run_says_why_and_the_result_before_it_stays() -> None:
+    fitting = FakeFitting(sample_fit_report())
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("F", "x")
+        fitting.post(StepAnswer(Failure("user", "the step of model.py was not measured: NameError")))
+        await settle(pilot)
+        assert lines(app, "step-summary")[:2] == ["the step of model.py was not measured: NameError", HOW]
+        assert len(rows(app, "step-lines")) == 3
+
+    drive(scenario, opened(fitting))
+
+
+def test_escape_cancels_a_run() -> None:
+    fitting = FakeFitting()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("F", "x", "escape")
+        await settle(pilot)
+        assert lines(app, "step-summary") == [NOTHING, HOW]
+
+    drive(scenario, opened(fitting))
+
+
+def test_a_saved_report_shows_its_step_and_cannot_run() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("F", "x")
+        assert lines(app, "step-summary")[0].startswith("12.0 MiB at the peak")
+
+    drive(scenario, AotlensApp("fit.json", report=sample_fit_report()))
+
+    async def without(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("F")
+        assert lines(app, "step-summary") == [ONLY_SHOWN]
+
+    drive(without)
+
+
+def test_the_command_gives_the_result_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit('no data')\n")
+    answers: queue.Queue[object] = queue.Queue()
+    fitting = CommandFitting(TraceTarget(str(tmp_path / "train.py")))
+    fitting.start(answers.put)
+    answer = answers.get(timeout=120)
+    assert isinstance(answer, StepAnswer)
+    assert isinstance(answer.answer, Failure)
+    assert "no data" in answer.answer.message
