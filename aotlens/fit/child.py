@@ -17,10 +17,13 @@ import torch
 from aotlens.build.memory import memory_of
 from aotlens.diagnostics.step_memory import step_findings
 from aotlens.fit.capacity import gpu_fit
+from aotlens.fit.collectives import Communication
 from aotlens.fit.fake_values import reading_without_values
 from aotlens.fit.graph_lines import GraphLines
 from aotlens.fit.job import FitJob
 from aotlens.fit.observer import Observer, observing_memory
+from aotlens.fit.rank_process import acting_as_rank, observing_gathered_parameters
+from aotlens.fit.rank_report import distribution_of
 from aotlens.fit.step import fit_of, period_of
 from aotlens.gpu_emulation.contexts import emulating
 from aotlens.model.codec import decode_record
@@ -68,7 +71,11 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
             stack.enter_context(emulating(job.gpu, fake=not job.is_real))
             if not job.is_real:
                 stack.enter_context(reading_without_values())
-            observer = Observer(_stopping(job), GraphLines(collector.compiled).frames_at)
+            stack.enter_context(acting_as_rank(job))
+            communication = None if job.rank is None else Communication(job.world_size)
+            observer = Observer(_stopping(job), GraphLines(collector.compiled).frames_at, communication)
+            if communication is not None:
+                stack.enter_context(observing_gathered_parameters(observer.parameter_gathered))
             observers.append(stack.enter_context(observing_memory(observer)))
             try:
                 run_script(loaded, module, job.argv)
@@ -108,6 +115,8 @@ def _stopping(job: FitJob) -> Callable[[Observer], None]:
 
 def _fit(job: FitJob, observer: Observer, collector: Collector) -> Fit:
     fit = fit_of(observer, not job.is_real, tuple(_assumptions(job, observer, collector)))
+    if job.rank is not None:
+        fit = replace(fit, distribution=distribution_of(job, observer, fit))
     if job.gpu is None:
         return fit
     return replace(fit, fits=gpu_fit(fit.allocations, job.gpu))

@@ -8,7 +8,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FrameType
 from typing import Any
 
@@ -24,14 +24,21 @@ from torch.optim.optimizer import (
 
 from aotlens.build.kernel_memory import RULES, working_bytes
 from aotlens.capture.provenance.frames import user_frames
+from aotlens.codegen.gpu.offline.context import Replacement, replacing
+from aotlens.fit.collectives import Communication, OperatorCall
 from aotlens.fit.work import WorkCounter
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node
 from aotlens.model.fit import FitKind, FitPhase
 from aotlens.torch_api.autograd import BACKWARD_CALL, current_autograd_node, next_sequence_number
-from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, is_traceable_wrapper_subclass
+from aotlens.torch_api.fake import (
+    DATA_DEPENDENT_ERRORS,
+    is_traceable_wrapper_subclass,
+    is_traceable_wrapper_subclass_type,
+)
 from aotlens.torch_api.modes import TorchDispatchMode
 from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.process_groups import in_backward, inner_tensors, storage_resize_patch
 
 __all__ = ["Observer", "StorageLife", "observing_memory"]
 
@@ -41,6 +48,8 @@ READS_A_VALUE = "aten._local_scalar_dense.default"
 """The operator that `item`, `bool`, `float` and `int` of a tensor call."""
 ORIGIN = Origin(NO_ORIGIN, "")
 """The origin of nodes for operators of eager code."""
+OUTERMOST = (lambda: None).__code__
+"""A boundary that no stack has."""
 MOST_FRAMES = 3
 """Frames between an operator's call and the mode."""
 
@@ -65,6 +74,8 @@ class StorageLife:
     """Whether it is computed, with gradients enabled, only from values that require none."""
     is_read_by_model: bool = False
     """Whether an operator reads it together with a tensor that requires a gradient."""
+    is_communicated: bool = False
+    """Whether a collective reads or writes it."""
 
 
 class Observer(TorchDispatchMode):
@@ -74,12 +85,15 @@ class Observer(TorchDispatchMode):
         self,
         after_step: Callable[["Observer"], None] = lambda observer: None,
         graph_frames: Callable[[CodeType, int], Frames | None] = lambda code, line: None,
+        communication: Communication | None = None,
     ) -> None:
         """`after_step` is called at the end of each `step` of an optimizer, and may end the script.
 
-        `graph_frames` returns the user's frames for a line of a compiled module's text.
+        `graph_frames` returns the user's frames for a line of a compiled module's text. `communication`
+        replaces collectives where this process acts as one rank of several.
         """
         super().__init__()
+        self.communication = communication
         self._after_step = after_step
         self._graph_frames = graph_frames
         self.lives: list[StorageLife] = []
@@ -99,6 +113,8 @@ class Observer(TorchDispatchMode):
         self._phase: FitPhase = "setup"
         self._in_step = False
         self._alive: dict[int, StorageLife] = {}
+        self._emptied: dict[int, StorageLife] = {}
+        """The last lifetime of storages that were resized to nothing, and may grow again."""
         self._forward_frames: dict[int, Frames] = {}
 
     @classmethod
@@ -109,6 +125,8 @@ class Observer(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if any(map(is_traceable_wrapper_subclass_type, types)):
+            return NotImplemented  # the wrapper runs the operator on its inner tensors, which are counted
         frames = self._enter(user_frames(BACKWARD_CALL))
         caller = _compiled_caller()
         if caller is not None:
@@ -117,7 +135,7 @@ class Observer(TorchDispatchMode):
         is_data = torch.is_grad_enabled() and not any(tensor.requires_grad for tensor in tensors)
         self._read(tensors, is_data, frames)
         try:
-            result = func(*args, **(kwargs or {}))
+            result = self._run(func, args, kwargs or {})
         except DATA_DEPENDENT_ERRORS:
             if str(func) != READS_A_VALUE:
                 raise
@@ -129,11 +147,49 @@ class Observer(TorchDispatchMode):
         for leaf in pytree.tree_leaves(result):
             if _is_counted(leaf):
                 self._record(leaf, str(func), frames, is_data)
+        if self._is_collective(func):
+            self._communicate((func, args, kwargs or {}), result, frames)
         if getattr(getattr(func, "_schema", None), "name", None) in RULES:
             self._record_working_memory(
                 Node("", func, _as_nodes(args), _as_nodes(kwargs or {}), result, ORIGIN), frames
             )
         return result
+
+    def _is_collective(self, func: Any) -> bool:
+        return self.communication is not None and self.communication.handles(func)
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.communication is not None and self.communication.handles(func):
+            return self.communication.run(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _communicate(self, call: OperatorCall, result: Any, frames: Frames) -> None:
+        """Record a collective and mark its buffers."""
+        assert self.communication is not None
+        where = (self._tick(), self._phase, frames)
+        for tensor in self.communication.record(call, result, where):
+            life = self._alive.get(tensor.untyped_storage()._cdata)
+            if life is not None:
+                life.is_communicated = True
+
+    def parameter_gathered(self, tensor: torch.Tensor) -> None:
+        """Record that a tensor holds a gathered parameter, whenever its storage has a size."""
+        self._set_kind(tensor, "gathered parameter")
+
+    def storage_resized(self, storage: Any, before_bytes: int) -> None:
+        """Record that a storage is freed or allocated without an operator."""
+        size_bytes, key = storage.nbytes(), storage._cdata
+        life = self._alive.get(key) or self._emptied.get(key)
+        if life is None or size_bytes == before_bytes:
+            return
+        if life.freed_at is None:
+            self._free(key, life)
+        self._emptied[key] = life
+        if size_bytes:
+            frames = self._enter(user_frames(BACKWARD_CALL))
+            self._add(
+                storage, replace(life, bytes=size_bytes, phase=self._phase, op="resize_", frames=frames)
+            )
 
     def module_registers(self, module: torch.nn.Module, name: str, value: object) -> None:
         self._modules.add(module)
@@ -166,6 +222,10 @@ class Observer(TorchDispatchMode):
             for buffer in module._buffers.values():
                 self._set_kind(buffer, "buffer")
 
+    def modules(self) -> tuple[torch.nn.Module, ...]:
+        """Return the modules that are alive."""
+        return tuple(self._modules)
+
     def _read(self, tensors: list[torch.Tensor], is_data: bool, frames: Frames) -> None:
         """Record inputs of an operator that no operator made, and data that is combined with parameters."""
         if self._phase == "setup" and not is_data and torch.is_grad_enabled():
@@ -179,6 +239,8 @@ class Observer(TorchDispatchMode):
     def _enter(self, frames: Frames) -> Frames:
         """Return the frames of the operator that is about to run, and update the phase."""
         node = current_autograd_node()
+        if node is None and in_backward():  # hooks, and callbacks at the end
+            return frames if frames.frames else user_frames(OUTERMOST)
         if node is None:
             self._forward_frames.setdefault(next_sequence_number() - 1, frames)
             if self._phase in ("backward", "optimizer") and not self._in_step:
@@ -188,7 +250,9 @@ class Observer(TorchDispatchMode):
         if self._phase != "backward" and not self._in_step:
             self.backward_starts.append(self.moments)
             self._phase = "backward"
-        return frames if frames.frames else self._forward_frames.get(node._sequence_nr(), NO_ORIGIN)
+        if frames.frames:
+            return frames
+        return self._forward_frames.get(node._sequence_nr()) or user_frames(OUTERMOST)
 
     def _record(self, tensor: torch.Tensor, op: str, frames: Frames, is_data: bool) -> None:
         storage = tensor.untyped_storage()
@@ -197,12 +261,14 @@ class Observer(TorchDispatchMode):
         if key in self._alive or not size_bytes:
             return
         text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-        life = StorageLife(
-            size_bytes, self._tick(), self._phase, op, frames, text, tensor.device.type, is_data=is_data
-        )
-        self._alive[key] = life
+        life = StorageLife(size_bytes, 0, self._phase, op, frames, text, tensor.device.type, is_data=is_data)
+        self._add(storage, life)
+
+    def _add(self, storage: Any, life: StorageLife) -> None:
+        life.created_at, life.freed_at = self._tick(), None
+        self._alive[storage._cdata] = life
         self.lives.append(life)
-        weakref.finalize(storage, self._free, key, life).atexit = False
+        weakref.finalize(storage, self._free, storage._cdata, life).atexit = False
 
     def _record_working_memory(self, node: Node, frames: Frames) -> None:
         """Record memory that the operator's kernel allocates and frees before it returns."""
@@ -215,17 +281,19 @@ class Observer(TorchDispatchMode):
             self.lives.append(life)
 
     def _free(self, key: int, life: StorageLife) -> None:
-        life.freed_at = self._tick()
-        if self._alive.get(key) is life:
-            del self._alive[key]
+        if life.freed_at is None:
+            life.freed_at = self._tick()
+        for lives in (self._alive, self._emptied):
+            if lives.get(key) is life:
+                del lives[key]
 
     def _tick(self) -> int:
         self.moments += 1
         return self.moments - 1
 
     def _set_kind(self, value: object, kind: FitKind, state: str = "") -> None:
-        if isinstance(value, torch.Tensor) and not is_traceable_wrapper_subclass(value):
-            life = self._alive.get(value.untyped_storage()._cdata)
+        for tensor in inner_tensors(value):
+            life = self._alive.get(tensor.untyped_storage()._cdata)
             if life is not None:
                 life.kind, life.state = kind, state
 
@@ -276,8 +344,9 @@ def observing_memory(observer: Observer | None = None) -> Iterator[Observer]:
         register_module_parameter_registration_hook(observer.module_registers),
         register_module_buffer_registration_hook(observer.module_registers),
     )
+    resize = Replacement(*storage_resize_patch(observer.storage_resized))
     try:
-        with observer:
+        with replacing(resize), observer:
             yield observer
     finally:
         for hook in hooks:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from aotlens.fit.observer import Observer, StorageLife
 from aotlens.model.fit import Fit, FitAllocation, FitKind, FitLine, FitMoment, FitPoint, KindBytes, PhasePeak
 
-__all__ = ["fit_of", "period_of"]
+__all__ = ["fit_of", "kinds_of", "moments_of_step", "period_of"]
 
 
 MOST_BOUNDARIES = 4
@@ -20,9 +20,7 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
     """Report the last complete step or, without an optimizer's step, the whole run."""
     ends, period = observer.boundaries, period_of(observer)
     length = period or 1
-    first, last = (
-        (ends[-1 - length], ends[-1]) if len(ends) > 1 else (0, ends[0] if ends else observer.moments)
-    )
+    first, last = moments_of_step(observer, length)
     device = "cuda" if any(life.device == "cuda" for life in observer.lives) else "cpu"
     lives = [
         life
@@ -39,7 +37,7 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
     return Fit(
         step_peak_bytes=top.live_bytes,
         at=FitMoment(top.phase, top.op, top.span, top.moment),
-        by_kind=_by_kind(alive),
+        by_kind=kinds_of(alive),
         by_line=_by_line(alive),
         curve=curve,
         phases=_phases(curve),
@@ -54,6 +52,12 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
         step_flops=work.flops,
         step_operators=work.operators,
     )
+
+
+def moments_of_step(observer: Observer, length: int) -> tuple[int, int]:
+    """Return the moments between which the step of that many calls of an optimizer's `step` runs."""
+    ends = observer.boundaries
+    return (ends[-1 - length], ends[-1]) if len(ends) > 1 else (0, ends[0] if ends else observer.moments)
 
 
 def period_of(observer: Observer) -> int | None:
@@ -92,7 +96,7 @@ def _allocation(observer: Observer, life: StorageLife, first: int, last: int) ->
     is_earlier = life.created_at < first
     return FitAllocation(
         bytes=life.bytes,
-        kind=life.kind or _kind(observer, life, first, last),
+        kind=life.kind or _communication(life, _kind(observer, life, first, last), first),
         phase="setup" if is_earlier else life.phase,
         made=-1 if is_earlier else life.created_at - first,
         freed=None if life.freed_at is None or life.freed_at >= last else life.freed_at - first,
@@ -120,6 +124,12 @@ def _kind(observer: Observer, life: StorageLife, first: int, last: int) -> FitKi
     return "output" if is_alive_after_backward else "saved activation"
 
 
+def _communication(life: StorageLife, kind: FitKind, first: int) -> FitKind:
+    """Return `communication` for a collective's buffer that is used for nothing else."""
+    is_buffer = kind in ("temporary", "other") or (kind == "output" and life.created_at < first)
+    return "communication" if life.is_communicated and is_buffer else kind
+
+
 def _curve(allocations: tuple[FitAllocation, ...]) -> tuple[FitPoint, ...]:
     """Return one point per allocation in the step, starting with what was alive before."""
     live = sum(each.bytes for each in allocations if each.made < 0)
@@ -137,7 +147,8 @@ def _curve(allocations: tuple[FitAllocation, ...]) -> tuple[FitPoint, ...]:
     return tuple(points)
 
 
-def _by_kind(alive: list[FitAllocation]) -> tuple[KindBytes, ...]:
+def kinds_of(alive: list[FitAllocation]) -> tuple[KindBytes, ...]:
+    """Return the bytes of each kind, the largest first."""
     rows: dict[tuple[FitKind, str], KindBytes] = {}
     for each in alive:
         row = rows.get((each.kind, each.state), KindBytes(each.kind, 0, each.state))

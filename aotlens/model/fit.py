@@ -22,9 +22,10 @@ FitKind = Literal[
     "output",
     "communication",
     "other",
+    "gathered parameter",
 ]
 """The owner of an allocation: `working memory` is what a kernel allocates and frees again before it
-returns."""
+returns; a `gathered parameter` is a whole parameter that FSDP2 gathers from the ranks' shards."""
 
 FitPhase = Literal["setup", "forward", "backward", "optimizer", "evaluation", "checkpoint saving"]
 """Part of a training loop: `setup` precedes the step; `optimizer` starts where the backward ends."""
@@ -182,6 +183,18 @@ class FitCollective:
 
 
 @dataclass(frozen=True, slots=True)
+class UnevenShard:
+    """A parameter whose sharded dimension is no multiple of the number of shards."""
+
+    name: str
+    """The user's name: `layers.0.weight`."""
+    shape: tuple[int, ...]
+    """Of the whole parameter."""
+    local_shape: tuple[int, ...]
+    """Of this rank's shard."""
+
+
+@dataclass(frozen=True, slots=True)
 class RankFit:
     """One rank of a distributed script."""
 
@@ -190,6 +203,12 @@ class RankFit:
     by_kind: tuple[KindBytes, ...] = ()
     gathered_bytes: int = 0
     """The most bytes of gathered parameters that are alive at once."""
+    communication_bytes: int = 0
+    """The most bytes of communication buffers that are alive at once."""
+    held: tuple[KindBytes, ...] = ()
+    """What is alive between two steps."""
+    uneven_shards: tuple[UnevenShard, ...] = ()
+    """Parameters of which the ranks hold shards of different sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +218,16 @@ class Distribution:
     world_size: int
     ranks: tuple[RankFit, ...]
     collectives: tuple[FitCollective, ...] = ()
-    """Of the first rank, the slowest first."""
+    """Of the rank that is shown, the slowest first."""
     bandwidth_gb_per_s: float = 0.0
     """Between two ranks, in 10^9 bytes a second, as the predicted times assume."""
+    shown_rank: int = 0
+    """The rank whose step the report describes: of those that were observed, one with the highest peak."""
+
+    @property
+    def milliseconds(self) -> float:
+        """Return the predicted time of all collectives of a step, without overlap."""
+        return sum(row.milliseconds for row in self.collectives)
 
 
 AdviceOutcome = Literal["equal", "equal within tolerance", "not compared", "not tested"]

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
     unset_fake_temporarily,
 )
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_traceable_wrapper_subclass_type
 
 from aotlens.torch_api.dynamo import is_dynamo_input
 from aotlens.torch_api.modes import without_modes
@@ -36,6 +36,7 @@ __all__ = [
     "is_contiguous",
     "is_same_expression",
     "is_traceable_wrapper_subclass",
+    "is_traceable_wrapper_subclass_type",
     "meta_kernel_strides",
     "mute_fake_tensor_log",
     "suggest_memory_format",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from aotlens.model.fit import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes
 from aotlens.model.spans import location, text_of
+from aotlens.view.fit_ranks import distribution_lines, ranks_words
 from aotlens.view.names import without_default
 from aotlens.view.quantities import counted, human_bytes
 
@@ -106,6 +107,8 @@ def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
     if not fit.curve:
         return
     yield f"  {ran_words(fit)}"
+    if fit.distribution is not None:
+        yield f"  {ranks_words(fit.distribution)}"
     if fit.setup_peak_bytes > fit.step_peak_bytes:
         yield f"  the peak before this step is {human_bytes(fit.setup_peak_bytes)}"
     if fit.fits is not None:
@@ -120,6 +123,9 @@ def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
     yield ""
     yield phase_words(fit)
     yield f"  {curve_text(fit.curve)}"
+    if fit.distribution is not None:
+        yield ""
+        yield from distribution_lines(fit.distribution, is_full=is_full)
     yield ""
     yield "Assumptions"
     yield from (f"  - {line}" for line in fit.assumptions)

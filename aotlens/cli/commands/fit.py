@@ -2,9 +2,11 @@
 
 import argparse
 import time
+from dataclasses import replace
 
 from aotlens.cli.export_formats import check_whole_format, whole_text
 from aotlens.cli.options import output_file
+from aotlens.cli.rank_options import add_rank_arguments, chosen_ranks
 from aotlens.cli.targets import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.diagnostics.budgets import over_step_budget
@@ -28,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run on real tensors: for a script whose sizes depend on values, which fake tensors lack",
     )
+    add_rank_arguments(parser)
     parser.add_argument(
         "--to-end", action="store_true", help="run the script to its end, not until its steps repeat"
     )
@@ -54,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_on_snapshot(arguments)
     check_script(arguments.script)
     check_whole_format(arguments.format, arguments.output)
+    ranks = chosen_ranks(arguments)
     from aotlens.fit.job import FIT_CHILD, FitJob  # torch and the worker are loaded only for a script
     from aotlens.session.why.observation import observe_script, signal_of_exit_code
 
@@ -63,7 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
         find_target(arguments.gpu)  # an unknown name is reported before the script runs
     job = FitJob(arguments.script, tuple(arguments.argv), arguments.gpu, arguments.real, arguments.to_end)
     started = time.time()
-    observed = observe_script(job, FIT_CHILD)
+    if ranks:
+        from aotlens.fit.ranks import fit_on_ranks
+
+        job = replace(job, world_size=arguments.ranks, bandwidth_gb_per_s=arguments.bandwidth)
+        observed = fit_on_ranks(job, ranks)
+    else:
+        observed = observe_script(job, FIT_CHILD)
     if observed.message:
         say(observed.message)
     if observed.report is None:
