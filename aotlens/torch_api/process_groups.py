@@ -14,7 +14,6 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from aotlens.torch_api.modes import without_modes
 
 __all__ = [
-    "Shard",
     "fake_group_patches",
     "finished",
     "gathered_parameter_patches",
