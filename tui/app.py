@@ -3,12 +3,10 @@
 Invariant: other threads reach the app by messages only (`messages.py`), and state is replaced only here.
 """
 
-import asyncio
 import gc
 import os
 import shlex
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,22 +20,23 @@ from rich.console import Group
 from rich.text import Text
 from rich.traceback import Traceback
 from textual.app import App, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.command import Provider
 from textual.filter import LineFilter
 from textual.screen import Screen
 
-from aotlens.errors import UserError
-from aotlens.model import Report, Target, loads
+from aotlens.model import Report, Target
 from aotlens.model.failure import Failure
 from aotlens.view.progress import phase_of
 from aotlens.view.tabs.changes import changes, headline
 from aotlens.view.tabs.rows import Line
 from aotlens.view.tabs.source import SourceStore
 from aotlens.view.tabs.trace_state import TraceState, log_text, progress_lines, state_parts, title_parts
-from tui.endings import ended_by_signals, exit_code
+from tui.commands import commands, default_keys
+from tui.endings import exit_code
 from tui.finding import FindProvider
-from tui.fitting import CommandFitting, Fitting
+from tui.fitting import Fitting
+from tui.keys import APP_BINDINGS
 from tui.messages import (
     CancelWanted,
     EditsTried,
@@ -53,12 +52,12 @@ from tui.messages import (
     WhatIfWanted,
 )
 from tui.panes.base import Subject
-from tui.panes.registry import CHOICES
 from tui.panes.saved import SavedPane
+from tui.preferences import Preferences, Remembered, checked
 from tui.selecting import Selecting
-from tui.tracing import NONE, Questions, TraceTarget, Tracing, WorkerTracing
-from tui.watching import watch_sources
+from tui.tracing import NONE, Questions, Tracing
 from tui.widgets.plain import PlainText, is_plain
+from tui.widgets.split import Split, layouts
 from tui.widgets.theme import DARK, LIGHT
 from tui.workbench import Workbench
 
@@ -78,10 +77,7 @@ class AotlensApp(App[int]):
 
     TITLE = "aotlens"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = App.COMMANDS | {FindProvider}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("d", "theme", "Dark or light theme", show=False),
-        Binding("q", "quit", "Quit", priority=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
 
     def __init__(
         self,
@@ -102,6 +98,7 @@ class AotlensApp(App[int]):
         self.output = ""
         self.sources = SourceStore(roots)
         self.workbench = Workbench(can_trace=tracing is not None, sources=self.sources, fitting=fitting)
+        self.remembered = Remembered()
         script = Path(name.partition("::")[0])
         self.selecting = Selecting(self, tracing, script) if tracing is not None else None
         self._what_if: tuple[str, ...] = ()
@@ -114,7 +111,16 @@ class AotlensApp(App[int]):
         self._plain = (PlainText(),) if is_plain(os.environ) and not is_served() else ()
         self.register_theme(DARK)
         self.register_theme(LIGHT)
-        self.theme = DARK.name
+        self.use(Preferences())
+
+    def use(self, preferences: Preferences) -> None:
+        """Apply the user's settings, then the choices of the last session; call this before the app runs."""
+        self.remembered = preferences.remembered
+        self.workbench.shares = layouts(self.remembered.shares)
+        self.settings = checked(preferences.settings, self.available_themes, default_keys())
+        chosen = self.settings.theme or self.remembered.theme
+        self.theme = chosen if chosen in self.available_themes else DARK.name
+        self.set_keymap(self.settings.keys)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return (*super().get_line_filters(), *self._plain)
@@ -124,6 +130,8 @@ class AotlensApp(App[int]):
 
     def on_workbench_ready(self, event: Workbench.Ready) -> None:
         self.set_interval(TICK_S, self._tick)
+        for problem in self.settings.problems:
+            self.notify(problem, title="Settings", severity="warning", timeout=10, markup=False)
         if is_served():
             self.set_interval(ALONE_S, partial(self._end_alone, os.getppid()))
         if self.report is not None:
@@ -304,98 +312,21 @@ class AotlensApp(App[int]):
     # Commands.
 
     def action_theme(self) -> None:
-        """Between the dark and the light theme."""
+        """Switch between our dark and our light theme."""
         self.theme = DARK.name if self.theme == LIGHT.name else LIGHT.name
 
+    def watch_theme(self, theme: str) -> None:
+        self.remembered = replace(self.remembered, theme=theme)
+
+    def on_split_moved(self, event: Split.Moved) -> None:
+        shares = {**self.remembered.shares, event.layout: event.percent}
+        self.remembered = replace(self.remembered, shares=shares)
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the palette's commands beside Textual's: tabs, targets, and every key's action."""
-        yield from super().get_system_commands(screen)
-        for index, (key, label, _) in enumerate(CHOICES):
-            yield SystemCommand(f"Open {label}", f"Tab {key}", partial(self.workbench.open_tab, index))
-        for index, target in enumerate(self.report.targets if self.report else ()):
-            choose = partial(self.workbench.choose_target, index)
-            yield SystemCommand(f"Target {target.qualname}", f"Show this {target.mode} target", choose)
-        for binding in Workbench.BINDINGS:
-            if isinstance(binding, Binding) and "(" not in binding.action:
-                act = partial(self.workbench.run_action, binding.action)
-                yield SystemCommand(binding.description, f"Key {binding.key_display or binding.key}", act)
-
-
-def run(asked: TraceTarget | None, report_file: str | None = None, watch: bool = False) -> int:
-    """Open the app on a script, traced in the background, or on a saved report; return the exit code.
-
-    Raises:
-        UserError: there is no terminal to draw on, or nothing to show.
-    """
-    report = None if report_file is None else read_report(report_file)
-    _need_terminal(f"use `aotlens inspect {asked.path}` here" if asked else "--serve shows it in a browser")
-    if report_file is not None and asked is None:
-        return shown(AotlensApp(report_file, report=report, roots=(str(Path(report_file).resolve().parent),)))
-    if asked is None:
-        raise UserError(
-            "nothing to show: name a script, for example `aotlens tui train.py`, or a report with --report"
-            " FILE"
-        )
-    tracing, fitting = WorkerTracing(asked), CommandFitting(asked)
-    roots = (str(Path(asked.path).resolve().parent),)
-    app = AotlensApp(str(asked), tracing=tracing, report=report, roots=roots, fitting=fitting)
-    stop = threading.Event()
-    if watch:
-        threading.Thread(target=watch_sources, args=(asked.path, app.post_message, stop), daemon=True).start()
-    try:
-        return shown(app)
-    finally:
-        stop.set()
-        fitting.close()
-        tracing.close()
+        """Yield the palette's commands: tabs, targets, the theme, and what every key does."""
+        yield from commands(self, screen)
 
 
 def is_served() -> bool:
     """Return True if textual-serve started this process, with a browser as its terminal."""
     return os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver")
-
-
-Follow = Callable[[Callable[[Report], object], threading.Event], None]
-"""Calls back with each new report, until the event is set."""
-
-
-def run_report(title: str, report: Report, follow: Follow | None = None) -> int:
-    """Open the app on a finished report, and on those that follow it; return the exit code."""
-    _need_terminal(f"use `aotlens inspect {title}` here")
-    app = AotlensApp(title, report=report, roots=(str(Path.cwd()),))
-    stop = threading.Event()
-    if follow is not None:
-        arguments = (lambda now: app.post_message(ReportReady(now)), stop)
-        threading.Thread(target=follow, args=arguments, daemon=True).start()
-    try:
-        return shown(app)
-    finally:
-        stop.set()
-
-
-def _need_terminal(instead: str) -> None:
-    if not is_served() and (not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"):
-        raise UserError(f"the terminal app needs a terminal with cursor control; {instead}")
-
-
-def read_report(file: str) -> Report:
-    """Return a saved report, read without torch and the worker; raise UserError for a file without one."""
-    try:
-        return loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file}: not a report: it is not UTF-8 text (byte {error.start})") from error
-
-
-def shown(app: AotlensApp) -> int:
-    """Run the app to its end; return the exit code: 3 when it failed itself, a shell's for a signal."""
-
-    async def play() -> None:
-        with ended_by_signals(app.end):
-            await app.run_async()
-
-    asyncio.run(play())
-    if app.return_code:
-        return 3
-    return 0 if app.ended_by is None else exit_code(app.ended_by)

@@ -1,16 +1,16 @@
 """Screens over the app: the keys, and the question before a file is edited."""
 
-from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
-from aotlens.view.tabs.keys import help_lines
+from aotlens.view.tabs.keys import Pair, help_lines
 from aotlens.view.tabs.rows import Line
+from tui.keys import sentence_of
 from tui.widgets.lines import LineList
 
 BOX_CSS = """
@@ -51,28 +51,33 @@ class HasPane(Protocol):
     BINDINGS: ClassVar[list[BindingType]]
 
     @property
-    def pane(self) -> Widget: ...
+    def active_bindings(self) -> dict[str, ActiveBinding]: ...
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None: ...
+    @property
+    def pane(self) -> Widget: ...
 
 
 def key_help(screen: HasPane, tab: str, tab_keys: str) -> HelpScreen:
-    """Return the help for the open tab."""
-
-    def offered(bindings: Sequence[BindingType]) -> list[tuple[str, str]]:
-        """Return key and description of active bindings; keys that move to tabs and panes have one entry for
-        all."""
-        known = [binding for binding in bindings if isinstance(binding, Binding)]
-        acting = [
-            each
-            for each in known
-            if not each.action.startswith(("tab(", "app.focus_"))
-            and all(holder.check_action(each.action, ()) is not False for holder in (screen.pane, screen))
-        ]
-        return [(screen.app.get_key_display(binding), binding.description.lower()) for binding in acting]
-
-    everywhere = [*screen.BINDINGS, *screen.app.BINDINGS]
-    return HelpScreen(help_lines(tab, offered(screen.pane.BINDINGS), offered(everywhere), tab_keys))
+    """Return the help: the keys of the open tab, those of the focused list or text, and those of the app."""
+    here: dict[str, Pair] = {}
+    focused: dict[str, Pair] = {}
+    everywhere: dict[str, Pair] = {}
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        if not active.enabled or not binding.id or binding.id.startswith("tab."):
+            continue
+        group = everywhere if active.node in (screen, screen.app) else focused
+        group = here if active.node is screen.pane else group
+        shown = screen.app.get_key_display(binding)
+        before = group[binding.id][0] if binding.id in group else ""
+        every = before if shown in before.split() else f"{before} {shown}".strip()
+        group[binding.id] = (every, sentence_of(binding))
+    sections = (
+        (f"In {tab}", tuple(here.values())),
+        ("Where the cursor is", tuple(focused.values())),
+        ("Everywhere", ((tab_keys, "Open a tab."), *everywhere.values())),
+    )
+    return HelpScreen(help_lines(sections))
 
 
 class ConfirmScreen(ModalScreen[int]):

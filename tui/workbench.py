@@ -1,11 +1,12 @@
 """The one screen: source, tabs, and the links between them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Container, Vertical
+from textual.binding import BindingType
+from textual.containers import Vertical
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
@@ -18,10 +19,12 @@ from aotlens.view.tabs.targets import TargetRow, row_of, target_listing, target_
 from tui.editing import confirm_fix, open_editor
 from tui.finding import finder
 from tui.fitting import Fitting
+from tui.keys import bind
+from tui.layout import WORKBENCH_CSS
 from tui.messages import CancelWanted, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
 from tui.panes.diagnostics import DiagnosticsPane
-from tui.panes.registry import CHOICES, TAB_KEYS, TABS
+from tui.panes.registry import CHOICES, KEYS, TAB_KEYS, TABS
 from tui.panes.source import SourcePane
 from tui.panes.step import StepPane
 from tui.panes.waiting import FailurePane, ProgressPane
@@ -31,6 +34,7 @@ from tui.widgets.code import CodeView
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
+from tui.widgets.split import Layout, Split
 from tui.widgets.table import VirtualTable
 
 FIND_ALL = "/"
@@ -42,60 +46,34 @@ Searchable = VirtualTable | LineList | CodeView
 class Workbench(Screen[object]):
     """Source on the left, tabs on the right; below each other where the terminal is narrow."""
 
-    DEFAULT_CSS = """
-    Workbench { background: $background; }
-    #tabs { padding: 0 1; }
-    #body { layout: horizontal; height: 1fr; }
-    #left { width: 46%; }
-    #right { width: 1fr; }
-    #targets { height: auto; max-height: 9; border: round $panel; border-title-color: $text-muted;
-        display: none; }
-    #targets.-several { display: block; }
-    #source-pane, #results { border: round $panel; border-title-color: $text-muted;
-        border-subtitle-color: $text-muted; }
-    #source-pane:focus-within, #results:focus-within, #targets:focus {
-        border: round $primary; border-title-color: $primary; border-title-style: bold; }
-    #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
-    #filter.-open { display: block; }
-    #panes { height: 1fr; }
-    Workbench.-stale #panes { opacity: 55%; }
-    Workbench.-narrow #body { layout: vertical; }
-    Workbench.-narrow #left { width: 100%; height: 36%; }
-    Workbench.-narrow #right { width: 100%; height: 1fr; }
-    Workbench.-narrow #source-pane, Workbench.-narrow #results, Workbench.-narrow #targets {
-        border: none; border-top: solid $panel; }
-    Workbench.-narrow #source-pane:focus-within, Workbench.-narrow #results:focus-within,
-    Workbench.-narrow #targets:focus { border: none; border-top: solid $primary; }
-    Workbench.-narrow #targets { display: none; }
-    Workbench.-narrow #targets.-wanted { display: block; max-height: 6; }
-    Workbench.-narrow.-short #left { height: 6; }
-    Workbench.-short Pane .detail { height: 5; }
-    Workbench.-short #tradeoffs { display: none; }
-    Workbench.-short.-narrow #recomputed { max-height: 3; }
-    Workbench.-short.-narrow Pane .detail { height: 4; }
-    Workbench.-short StagesPane .detail { height: 6; }
-    Workbench.-short GraphsPane #map { height: 6; }
-    Workbench.-short GraphsPane .detail { display: none; }
-    Workbench.-short GraphsPane.-map #tables { display: none; }
-    Workbench.-short GraphsPane.-map #map { height: 1fr; }
-    Workbench.-short DiagnosticsPane .detail { height: 60%; }
-    Workbench.-only-left #right, Workbench.-only-right #left { display: none; }
-    Workbench.-only-left #left { width: 100%; height: 100%; }
-    """
+    DEFAULT_CSS = WORKBENCH_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key, f"tab({index})", label, show=False) for index, (key, label, _) in enumerate(CHOICES)),
-        Binding("tab", "app.focus_next", "Next pane", show=False),
-        Binding("shift+tab", "app.focus_previous", "Previous pane", show=False),
-        Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("question_mark", "keys", "Keys", key_display="?"),
-        Binding("e", "edit", "Edit"),
-        Binding("y", "copy", "Copy"),
-        Binding("s", "save_svg", "Save SVG"),
-        Binding("z", "zoom", "Zoom"),
-        Binding("t", "targets", "Targets", show=False),
-        Binding("r", "retrace", "Retrace"),
-        Binding("v", "verify", "Verify"),
-        Binding("escape", "escape", "Cancel", show=False),
+        *(
+            bind(f"tab.{kind.TAB}", shown, f"tab({index})", ("", f"Open the tab {label}."))
+            for index, ((kind, label, _), shown) in enumerate(zip(TABS, KEYS, strict=True))
+        ),
+        bind("focus.next", "tab", "app.focus_next", ("", "Go to the next pane.")),
+        bind("focus.previous", "shift+tab", "app.focus_previous", ("", "Go to the previous pane.")),
+        bind("filter", "slash", "filter", ("Filter", "Filter the rows, or search the text."), shown="/"),
+        bind("help", "question_mark", "keys", ("Keys", "Show all keys of the open tab."), shown="?"),
+        bind("edit", "e", "edit", ("Edit", "Open the line in your editor.")),
+        bind("copy", "y", "copy", ("Copy", "Copy the row or the line.")),
+        bind("save", "s", "save_svg", ("Save SVG", "Save the screen as an SVG file.")),
+        bind("zoom", "z", "zoom", ("Zoom", "Fill the screen with this half, or show both.")),
+        bind(
+            "split.left", "less_than_sign,ctrl+left", "split(-1)", ("", "Make the source smaller."), shown="<"
+        ),
+        bind(
+            "split.right",
+            "greater_than_sign,ctrl+right",
+            "split(1)",
+            ("", "Make the source larger."),
+            shown=">",
+        ),
+        bind("targets", "t", "targets", ("", "Go to the list of targets.")),
+        bind("retrace", "r", "retrace", ("Retrace", "Run the script and trace it again.")),
+        bind("verify", "v", "verify", ("Verify", "Trace again, and compare each target with eager.")),
+        bind("cancel", "escape", "escape", ("", "Clear the filter, or stop the running trace.")),
     ]
 
     class Ready(Message):
@@ -108,6 +86,8 @@ class Workbench(Screen[object]):
         self.can_trace = can_trace
         self.fitting = fitting
         self.sources = sources
+        self.shares: Mapping[Layout, int] = {}
+        """Percent of the source's part, where the user chose it."""
         self.subject: Subject | None = None
         self.target_rows: tuple[TargetRow, ...] = ()
         """The rows of the tree of targets."""
@@ -118,7 +98,7 @@ class Workbench(Screen[object]):
     def compose(self) -> ComposeResult:
         yield TitleBar(id="title")
         yield ChoiceBar(id="tabs")
-        with Container(id="body"):
+        with Split(shares=self.shares, id="body"):
             with Vertical(id="left"):
                 yield VirtualTable(id="targets")
                 yield SourcePane(self.sources, id="source-pane")
@@ -243,6 +223,7 @@ class Workbench(Screen[object]):
 
     def action_tab(self, index: int) -> None:
         self.remove_class("-only-left")
+        self._arrange()
         self.open_tab(index)
 
     def on_choice_bar_picked(self, event: ChoiceBar.Picked) -> None:
@@ -351,9 +332,24 @@ class Workbench(Screen[object]):
         """Fill the screen with the focused half; pressed again, show both."""
         if self.has_class("-only-left") or self.has_class("-only-right"):
             self.remove_class("-only-left", "-only-right")
-            return
-        left = self.focused is not None and self.focused in self.query("#left *")
-        self.add_class("-only-left" if left else "-only-right")
+        else:
+            left = self.focused is not None and self.focused in self.query("#left *")
+            self.add_class("-only-left" if left else "-only-right")
+        self._arrange()
+
+    def action_split(self, steps: int) -> None:
+        """Move the border between source and facts, and show both if one of them filled the screen."""
+        self.remove_class("-only-left", "-only-right")
+        self._arrange()
+        self.query_one(Split).move_by(steps)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._arrange)  # the classes of the new size are set by then
+
+    def _arrange(self) -> None:
+        if self.is_whole:
+            alone = self.has_class("-only-left") or self.has_class("-only-right")
+            self.query_one(Split).lay_out(stacked=self.has_class("-narrow"), alone=alone)
 
     def action_keys(self) -> None:
         """All keys that act where the cursor is."""

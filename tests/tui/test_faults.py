@@ -28,7 +28,8 @@ class Forbidden:
         assert name.partition(".")[0] not in ("torch", "sample_model"), f"imports {name}"
 
 sys.meta_path.insert(0, Forbidden())
-from tui.app import AotlensApp, read_report
+from tui.app import AotlensApp
+from tui.launch import read_report
 from tui.panes.registry import CHOICES
 
 async def walk():

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from aotlens.errors import AotlensError
-from tui import app as tui_app
+from tui import launch
 from tui.tracing import TraceTarget
 
 
@@ -14,13 +14,13 @@ from tui.tracing import TraceTarget
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stdout that says it is a terminal."""
     stdout = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(tui_app, "sys", SimpleNamespace(stdout=stdout))
+    monkeypatch.setattr(launch, "sys", SimpleNamespace(stdout=stdout))
     monkeypatch.setenv("TERM", "xterm-256color")
 
 
 def refusal(path: str | None, report: str | None = None) -> tuple[str, int]:
     with pytest.raises(AotlensError) as caught:
-        tui_app.run(TraceTarget(path) if path else None, report)
+        launch.run(TraceTarget(path) if path else None, report)
     return str(caught.value), caught.value.exit_code
 
 

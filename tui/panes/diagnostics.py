@@ -3,13 +3,14 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 from textual.widget import Widget
 
 from aotlens.model.report import Diagnostic, Fix
 from aotlens.view.tabs.diagnostics import diagnostic_details, diagnostic_listing
 from aotlens.view.tabs.marks import all_diagnostics
+from tui.keys import bind
 from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
@@ -18,7 +19,9 @@ from tui.widgets.table import VirtualTable
 
 class DiagnosticsPane(Pane):
     TAB: ClassVar[str] = "diagnostics"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("a", "apply", "Apply fix")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bind("diagnostics.apply", "a", "apply", ("Apply fix", "Show a fix, and write it to the file."))
+    ]
     DEFAULT_CSS = """
     DiagnosticsPane #diagnostic-table { height: 1fr; }
     DiagnosticsPane .detail { height: 60%; }

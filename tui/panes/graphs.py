@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.widget import Widget
 
@@ -14,6 +14,7 @@ from aotlens.view.lineage import Lineage
 from aotlens.view.tabs.graph import StageIndex, fact_lines, first_operator, node_listing, stage_title
 from aotlens.view.tabs.neighbours import Neighbourhood
 from aotlens.view.tabs.rows import Line
+from tui.keys import LEFT, RIGHT, bind
 from tui.panes.base import Pane, Subject
 from tui.widgets.bars import ChoiceBar
 from tui.widgets.lines import LineList
@@ -31,12 +32,12 @@ BESIDE_FROM = 100
 class GraphsPane(Pane):
     TAB: ClassVar[str] = "graphs"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left_square_bracket,comma,left", "stage(-1)", "Before", key_display="["),
-        Binding("right_square_bracket,full_stop,right", "stage(1)", "Next", key_display="]"),
-        Binding("b", "beside", "Both"),
-        Binding("m", "map", "Map"),
-        Binding("u", "unfold", "Layers"),
-        Binding("backspace", "back", "Previous node", show=False),
+        bind("graphs.previous", LEFT, "stage(-1)", ("Before", "Go to the previous graph."), shown="["),
+        bind("graphs.next", RIGHT, "stage(1)", ("Next", "Go to the next graph."), shown="]"),
+        bind("graphs.both", "b", "beside", ("Both", "Show both graphs side by side, or one.")),
+        bind("graphs.map", "m", "map", ("Map", "Fill the tab with the drawing, or show the table.")),
+        bind("graphs.unfold", "u", "unfold", ("Layers", "Show or fold identical layers.")),
+        bind("graphs.back", "backspace", "back", ("", "Go back to the previous node.")),
     ]
     DEFAULT_CSS = """
     GraphsPane ChoiceBar { padding: 0 1; }

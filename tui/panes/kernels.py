@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widget import Widget
 
 from aotlens.model.report import Kernel
@@ -18,6 +18,7 @@ from aotlens.view.tabs.kernels import (
 )
 from aotlens.view.tabs.rows import Line
 from aotlens.view.tabs.source import from_text
+from tui.keys import LEFT, RIGHT, bind
 from tui.panes.base import Pane, Subject
 from tui.widgets.bars import ChoiceBar
 from tui.widgets.code import CodeView
@@ -33,10 +34,12 @@ LIBRARY = "(a library kernel: its code is not available)"
 class KernelsPane(Pane):
     TAB: ClassVar[str] = "kernels"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "program", "Kernel text"),
-        Binding("left_square_bracket,comma,left", "language(-1)", "Previous language", key_display="["),
-        Binding("right_square_bracket,full_stop,right", "language(1)", "Next language", key_display="]"),
-        Binding("l", "lines", "By line"),
+        bind("kernels.text", "p", "program", ("Text", "Show the code of the kernel, or the table.")),
+        bind("kernels.previous", LEFT, "language(-1)", ("Before", "Show the previous language."), shown="["),
+        bind(
+            "kernels.next", RIGHT, "language(1)", ("Next", "Show the next language of the kernel."), shown="]"
+        ),
+        bind("kernels.lines", "l", "lines", ("By line", "Show the cost of each line, or each kernel.")),
     ]
     DEFAULT_CSS = """
     KernelsPane #kernels-total { height: auto; max-height: 2; }

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widget import Widget
 
 from aotlens.view.tabs.ledger import (
@@ -14,6 +14,7 @@ from aotlens.view.tabs.ledger import (
     output_listing,
     side_effect_lines,
 )
+from tui.keys import bind
 from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
@@ -22,7 +23,9 @@ from tui.widgets.table import VirtualTable
 
 class LedgerPane(Pane):
     TAB: ClassVar[str] = "ledger"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("u", "unfold", "Layers")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bind("ledger.unfold", "u", "unfold", ("Layers", "Show or fold identical layers.")),
+    ]
     DEFAULT_CSS = """
     LedgerPane #inputs { height: 2fr; }
     LedgerPane #outputs { height: auto; max-height: 35%; min-height: 3; border-top: solid $panel; }

@@ -5,7 +5,7 @@ from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widget import Widget
 
 from aotlens.model.report import LiveValue
@@ -20,6 +20,7 @@ from aotlens.view.tabs.memory import (
     memory_total,
     peak_row,
 )
+from tui.keys import bind
 from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
@@ -36,8 +37,8 @@ one."""
 class MemoryPane(Pane):
     TAB: ClassVar[str] = "memory"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "peak", "Go to the peak"),
-        Binding("u", "unfold", "Layers"),
+        bind("memory.peak", "p", "peak", ("Peak", "Go to the node where memory peaks.")),
+        bind("memory.unfold", "u", "unfold", ("Layers", "Show or fold identical layers.")),
     ]
     DEFAULT_CSS = """
     MemoryPane #memory-total { height: 1; }

@@ -4,7 +4,7 @@ from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widget import Widget
 
 from aotlens.model.report import RecomputedValue, SavedValue, WhatIf
@@ -21,6 +21,7 @@ from aotlens.view.tabs.saved import (
 )
 from aotlens.view.tabs.selection import selection_line
 from aotlens.view.tabs.tradeoffs import tradeoff_lines
+from tui.keys import bind
 from tui.messages import SelectionChanged, SelectionWriteWanted, WhatIfWanted
 from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList
@@ -31,11 +32,11 @@ from tui.widgets.table import VirtualTable
 class SavedPane(Pane):
     TAB: ClassVar[str] = "saved"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f", "flip", "Alternative"),
-        Binding("m", "select", "Select"),
-        Binding("c", "clear", "Clear selection"),
-        Binding("p", "write", "Write selection"),
-        Binding("u", "unfold", "Layers"),
+        bind("saved.flip", "f", "flip", ("Alternative", "Show what the other decision would cost.")),
+        bind("saved.select", "m", "select", ("Select", "Select the value to try it with others.")),
+        bind("saved.clear", "c", "clear", ("Clear selection", "Select no value.")),
+        bind("saved.write", "p", "write", ("Write selection", "Write the selected changes to a file.")),
+        bind("saved.unfold", "u", "unfold", ("Layers", "Show or fold identical layers.")),
     ]
     DEFAULT_CSS = """
     SavedPane #saved-total { height: 1; }

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widget import Widget
 
 from aotlens.view.lineage import PARTITION, Lineage
@@ -26,6 +26,7 @@ from aotlens.view.tabs.stages import (
     stage_choices,
     stage_names,
 )
+from tui.keys import LEFT, RIGHT, bind
 from tui.panes.base import Pane, Subject
 from tui.widgets.bars import ChoiceBar
 from tui.widgets.code import CodeView
@@ -39,10 +40,12 @@ FIRST_SHOWN = "functional"
 class StagesPane(Pane):
     TAB: ClassVar[str] = "stages"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left_square_bracket,comma,left", "stage(-1)", "Before", key_display="["),
-        Binding("right_square_bracket,full_stop,right", "stage(1)", "Next", key_display="]"),
-        Binding("u", "unfold", "All"),
-        Binding("p", "program", "Text"),
+        bind("stages.previous", LEFT, "stage(-1)", ("Before", "Go to the previous stage."), shown="["),
+        bind("stages.next", RIGHT, "stage(1)", ("Next", "Go to the next stage."), shown="]"),
+        bind(
+            "stages.unfold", "u", "unfold", ("Unfold", "Show or fold unchanged nodes and identical layers.")
+        ),
+        bind("stages.text", "p", "program", ("Text", "Show the stage as Python text, or as a table.")),
     ]
     DEFAULT_CSS = """
     StagesPane ChoiceBar { padding: 0 1; }

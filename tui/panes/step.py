@@ -6,7 +6,7 @@ Invariant: opening the tab runs nothing of the user's; it looks for a result who
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widget import Widget
 
 from aotlens.model.failure import Failure
@@ -20,6 +20,7 @@ from aotlens.view.tabs.fit import (
 )
 from aotlens.view.tabs.rows import Line, Part
 from tui.fitting import Fitting, StepAnswer, StepFound
+from tui.keys import bind
 from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList
 from tui.widgets.table import VirtualTable
@@ -35,7 +36,9 @@ ONLY_SHOWN = "A saved report or a log is only shown; `aotlens fit SCRIPT` measur
 
 class StepPane(Pane):
     TAB: ClassVar[str] = "step"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding(KEY, "measure", "Measure the step")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bind("step.measure", KEY, "measure", ("Measure", "Measure the memory of the training step."))
+    ]
     DEFAULT_CSS = """
     StepPane #step-summary { height: auto; max-height: 9; }
     StepPane #step-plot { height: auto; max-height: 9; }

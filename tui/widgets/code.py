@@ -6,7 +6,7 @@ from typing import ClassVar
 from rich.style import Style
 from rich.text import Text
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -19,6 +19,7 @@ from aotlens.view.tabs.rows import NO_LINK, Link
 from aotlens.view.tabs.source import SourceText, from_text
 from aotlens.view.tabs.spans import lines_of
 from aotlens.view.tabs.syntax import Colouring, plain, python
+from tui.keys import bind
 from tui.widgets.theme import look_style
 
 GutterOf = Callable[[int], tuple[tuple[str, str], ...]]
@@ -45,16 +46,16 @@ class CodeView(ScrollView, can_focus=True):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown,space", "page(1)", "Page down", show=False),
-        Binding("home,g", "edge(0)", "First line", show=False),
-        Binding("end,G", "edge(1)", "Last line", show=False),
-        Binding("left,h", "sideways(-8)", "Left", show=False),
-        Binding("right,l", "sideways(8)", "Right", show=False),
-        Binding("n", "find(1)", "Next match", show=False),
-        Binding("N", "find(-1)", "Previous match", show=False),
+        bind("text.up", "up,k", "move(-1)", ("", "Go up one line.")),
+        bind("text.down", "down,j", "move(1)", ("", "Go down one line.")),
+        bind("text.page-up", "pageup", "page(-1)", ("", "Go up one page.")),
+        bind("text.page-down", "pagedown,space", "page(1)", ("", "Go down one page.")),
+        bind("text.first", "home,g", "edge(0)", ("", "Go to the first line.")),
+        bind("text.last", "end,G", "edge(1)", ("", "Go to the last line.")),
+        bind("text.left", "left,h", "sideways(-8)", ("", "Scroll the text to the left.")),
+        bind("text.right", "right,l", "sideways(8)", ("", "Scroll the text to the right.")),
+        bind("text.next-match", "n", "find(1)", ("Next match", "Go to the next match.")),
+        bind("text.previous-match", "N", "find(-1)", ("", "Go to the previous match.")),
     ]
 
     cursor: reactive[int] = reactive(1)

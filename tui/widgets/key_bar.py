@@ -10,6 +10,9 @@ from textual.widget import Widget
 from aotlens.view.tabs.keys import KeyLabel, flowed
 from tui.widgets.theme import look_style
 
+SEPARATOR = KeyLabel("", "│", "")
+"""Between the keys of the focused pane and those that act everywhere."""
+
 
 class KeyBar(Widget):
     """Each key with its action; a click on one presses it."""
@@ -34,17 +37,19 @@ class KeyBar(Widget):
             self.refresh(layout=True)
 
     def _offered(self, screen: Screen[object]) -> dict[KeyLabel, None]:
-        """Return the visible bindings in their order, one per action, the palette last."""
-        labels: dict[str, KeyLabel] = {}
+        """Return the visible bindings, one per action: those of the focused pane, then those of the app."""
+        focused: dict[str, KeyLabel] = {}
+        everywhere: dict[str, KeyLabel] = {}
         palette = self.app.COMMAND_PALETTE_BINDING
         for active in screen.active_bindings.values():
             binding = active.binding
-            offered = (binding.show or binding.key == palette) and active.enabled
-            if offered and binding.action not in labels:
-                shown = self.app.get_key_display(binding)
-                labels[binding.action] = KeyLabel(binding.key, shown, binding.description)
-        last = [label for label in labels.values() if label.key == palette]
-        return dict.fromkeys([*(label for label in labels.values() if label.key != palette), *last])
+            group = everywhere if active.node in (screen, self.app) else focused
+            if (binding.show or binding.key == palette) and active.enabled:
+                label = KeyLabel(binding.key, self.app.get_key_display(binding), binding.description)
+                group.setdefault(binding.action, label)
+        last = [label for label in everywhere.values() if label.key == palette]
+        rest = [label for label in everywhere.values() if label.key != palette]
+        return dict.fromkeys([*focused.values(), *([SEPARATOR] if focused else []), *rest, *last])
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return max(1, len(flowed(self.labels, width)))
@@ -63,5 +68,6 @@ class KeyBar(Widget):
         for label in rows[event.y] if event.y < len(rows) else ():
             offset -= label.width
             if offset < 0:
-                self.app.simulate_key(label.key)
+                if label.key:
+                    self.app.simulate_key(label.key)
                 return

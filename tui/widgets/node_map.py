@@ -6,7 +6,7 @@ from typing import ClassVar
 from rich.style import Style
 from rich.text import Text
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -14,6 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from aotlens.view.tabs.drawing import Drawing, Neighbour
+from tui.keys import bind
 from tui.widgets.theme import look_style
 
 Draw = Callable[[tuple[int, int]], Drawing]
@@ -28,11 +29,11 @@ class NodeMap(ScrollView, can_focus=True):
         scrollbar-color: $panel; scrollbar-background: $background; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left,h", "go(-1, 0)", "To its inputs", show=False),
-        Binding("right,l", "go(1, 0)", "To its users", show=False),
-        Binding("up,k", "go(0, -1)", "Up", show=False),
-        Binding("down,j", "go(0, 1)", "Down", show=False),
-        Binding("enter", "walk", "Select the node", show=False),
+        bind("map.left", "left,h", "go(-1, 0)", ("Inputs", "Go to an input of the node.")),
+        bind("map.right", "right,l", "go(1, 0)", ("Users", "Go to a user of the node.")),
+        bind("map.up", "up,k", "go(0, -1)", ("", "Go to the box above.")),
+        bind("map.down", "down,j", "go(0, 1)", ("", "Go to the box below.")),
+        bind("map.select", "enter", "walk", ("Select", "Select the node, and show its neighbours.")),
     ]
 
     selected: reactive[int] = reactive(0)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rich.style import Style
 from rich.text import Text
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -16,6 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from aotlens.view.tabs.rows import NO_LINK, Jump, Link, Part
+from tui.keys import bind
 from tui.widgets.theme import look_style
 
 CURSOR, LINKED, NONE = "›", "•", " "
@@ -41,13 +42,13 @@ class RowList(ScrollView, can_focus=True):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown,space", "page(1)", "Page down", show=False),
-        Binding("home,g", "edge(0)", "First row", show=False),
-        Binding("end,G", "edge(1)", "Last row", show=False),
-        Binding("enter", "choose", "Open the details of the row", show=False),
+        bind("list.up", "up,k", "move(-1)", ("", "Go up one row.")),
+        bind("list.down", "down,j", "move(1)", ("", "Go down one row.")),
+        bind("list.page-up", "pageup", "page(-1)", ("", "Go up one page.")),
+        bind("list.page-down", "pagedown,space", "page(1)", ("", "Go down one page.")),
+        bind("list.first", "home,g", "edge(0)", ("", "Go to the first row.")),
+        bind("list.last", "end,G", "edge(1)", ("", "Go to the last row.")),
+        bind("list.open", "enter", "choose", ("Open", "Open the details of the row.")),
     ]
 
     cursor: reactive[int] = reactive(0)

@@ -6,12 +6,13 @@ from typing import ClassVar
 
 from rich.text import Text
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from aotlens.view.tabs.columns import GAP, Measures, fitted_widths, measures, sized
 from aotlens.view.tabs.rows import Cells, Column, Group, LazyRows, Link, Listing, Part, matching, part
 from aotlens.view.tabs.sorting import Sort, clicked_sort, next_sort, sorted_positions
 from aotlens.view.tabs.spans import LineIndex
+from tui.keys import bind
 from tui.widgets.row_list import MARKER_WIDTH, RowList
 
 MARKS = {True: "▼", False: "▲"}
@@ -26,8 +27,8 @@ class VirtualTable(RowList):
     """Shows a `Listing`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "sort", "Sort"),
-        Binding("O", "reverse", "Reverse order", show=False),
+        bind("table.sort", "o", "sort", ("Sort", "Sort the table by its next column.")),
+        bind("table.reverse", "O", "reverse", ("", "Reverse the order of the table.")),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace, watched_trace
 from aotlens.cli.targets import TargetName, add_gpu, add_policy, check_gpu, policy_of
-from aotlens.cli.terminal import say
+from aotlens.cli.terminal import say, write_data
 from aotlens.errors import UserError
 from aotlens.worker.protocol import TraceOptions
 
@@ -43,12 +43,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, default=PORT, help="with --serve (default: %(default)s; 0 takes any free port)"
     )
+    parser.add_argument(
+        "--keys", action="store_true", help="list the keys, with the names that a keymap uses for them"
+    )
     add_policy(parser)
     add_gpu(parser)
     add_map(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.keys:
+        from tui.commands import key_lines  # Textual takes 0.4 s
+
+        write_data("".join(f"{line}\n" for line in key_lines()), None)
+        return 0
     target: TargetName | None = arguments.target
     if target is None and arguments.report is None:
         raise UserError("name a TARGET to trace, or --report FILE to open")
@@ -57,14 +65,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.serve:
         return _serve(arguments)
     if target is not None and is_trace_path(target.path):
-        from tui.app import run_report  # Textual takes 0.4 s
+        from tui.launch import run_report  # Textual takes 0.4 s
 
         if arguments.watch:
             report, follow = watched_trace(target.path, target.qualname, arguments.mappings)
             return run_report(str(target), report, follow)
         report = report_of_trace(target.path, target.qualname, arguments.mappings, policy=options.policy)
         return run_report(str(target), report)
-    from tui.app import run as run_app  # Textual takes 0.4 s
+    from tui.launch import run as run_app  # Textual takes 0.4 s
     from tui.tracing import TraceTarget
 
     trace_target = None
@@ -80,7 +88,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from tui.serving import listen, serve  # aiohttp takes 0.4 s
 
     if arguments.report is not None:
-        from tui.app import read_report  # Textual takes 0.4 s
+        from tui.launch import read_report  # Textual takes 0.4 s
 
         read_report(arguments.report)  # report a bad file here, not to each visitor
     own = own_words(arguments)

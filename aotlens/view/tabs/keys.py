@@ -38,15 +38,6 @@ def flowed(labels: Iterable[KeyLabel], width: int) -> tuple[tuple[KeyLabel, ...]
     return tuple(map(tuple, rows))
 
 
-MOVING: tuple[Pair, ...] = (
-    ("↑ ↓ j k", "move"),
-    ("PgUp PgDn", "a page"),
-    ("g G", "first, last"),
-    ("← →", "scroll a text sideways"),
-    ("n N", "next, previous match"),
-    ("Enter", "open the row's details"),
-    ("tab ⇧tab", "next, previous pane"),
-)
 LEGEND = (
     ("3.1M", "bytes that this line saves for the backward", "saved"),
     ("k4", "kernels that compute part of it", "op"),
@@ -55,33 +46,16 @@ LEGEND = (
     ("▌", "the line of the selected row; its expression is underlined", "accent"),
     ("•", "a row that belongs to the line under the source's cursor", "accent"),
 )
-KEY_WIDTH = 11
-TEXT_WIDTH = 25
+KEY_WIDTH = 13
 
 
-def help_lines(tab: str, here: Sequence[Pair], everywhere: Sequence[Pair], tab_keys: str) -> tuple[Line, ...]:
-    """Return the keys of the open tab, those that act everywhere, and the marks of the gutter."""
-    lines = [Line((Part(f"In {tab}", "heading"),)), *columns(here)] if here else []
-    lines += [
-        Line((Part("Everywhere", "heading"),)),
-        *columns([(tab_keys, "open a tab"), *MOVING, *everywhere]),
-        Line((Part("In the gutter of the source", "heading"),)),
-    ]
+def help_lines(sections: Sequence[tuple[str, Sequence[Pair]]]) -> tuple[Line, ...]:
+    """Return each section of keys with its heading, and the marks of the gutter."""
+    lines: list[Line] = []
+    for heading, pairs in sections:
+        if pairs:
+            lines.append(Line((Part(heading, "heading"),)))
+            lines += [Line((Part(f"{shown:<{KEY_WIDTH}}", "accent"), Part(does))) for shown, does in pairs]
+    lines.append(Line((Part("In the gutter of the source", "heading"),)))
     lines += [Line((Part(f"{sign:<{KEY_WIDTH}}", role), Part(text))) for sign, text, role in LEGEND]
     return tuple(lines)
-
-
-def columns(pairs: Sequence[Pair]) -> Iterable[Line]:
-    """Two columns of keys."""
-    half = (len(pairs) + 1) // 2
-    for row in range(half):
-        parts = [*key_parts(pairs[row])]
-        if row + half < len(pairs):
-            parts += key_parts(pairs[row + half])
-        parts[-1] = Part(parts[-1].text.rstrip())
-        yield Line(tuple(parts))
-
-
-def key_parts(pair: Pair) -> tuple[Part, Part]:
-    key, text = pair
-    return Part(f"{key:<{KEY_WIDTH}}", "accent"), Part(f"{text:<{TEXT_WIDTH}}")
