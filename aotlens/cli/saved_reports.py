@@ -14,10 +14,11 @@ from aotlens.cli.terminal import say, write_data
 from aotlens.errors import TargetError, UserError
 from aotlens.model.files import load_report
 from aotlens.model.report import Report
+from aotlens.options import KERNEL_LIMIT_S
 from aotlens.worker.protocol import TraceOptions
 
 if TYPE_CHECKING:
-    from aotlens.trace.build import Explain
+    from aotlens.trace.build import Extras, Recompile
     from aotlens.trace.logs.reader import Trace
 
 
@@ -63,13 +64,12 @@ def report_of_trace(
     path: str,
     only: str | None = None,
     mappings: Sequence[str] = (),
-    *,
-    policy: str | None = None,
-    what_if: Sequence[str] = (),
+    options: TraceOptions | None = None,
 ) -> Report:
     """Return the report of a log, with its lines in the current folder or where `mappings` leads.
 
-    Our solver is asked under `policy`, and under that policy with each change of `what_if`.
+    With `options`, our solver is asked under their policy, and with each of their what-ifs; kernels are
+    compiled for their GPU.
 
     Raises UserError if the log cannot be read or has no such target, for an invalid mapping, and for a
     what-if that no target can answer.
@@ -77,10 +77,35 @@ def report_of_trace(
     from aotlens.trace.logs.reader import open_trace
 
     trace = open_trace(Path(path))
-    if what_if:
-        return _with_what_ifs(lambda explain: _builder(path, only, mappings, explain)(trace), policy, what_if)
-    explain = None if policy is None else _solver(policy)
-    return _builder(path, only, mappings, explain)(trace)
+    if options is None:
+        return _builder(path, only, mappings)(trace)
+    if find_spec("torch") is None:
+        if options.what_if:
+            raise UserError("--what-if runs our solver, which needs torch; install torch here, or remove it")
+        return _builder(path, only, mappings)(trace)
+    from aotlens.trace.build import Extras
+    from aotlens.trace.partition_reasons import with_reasons  # torch takes 2 s
+    from aotlens.trace.what_ifs import SolverRequest
+
+    request = SolverRequest(options.policy, options.what_if)
+    extras = Extras(partial(with_reasons, request=request), *_recompile(options))
+    report = _builder(path, only, mappings, extras)(trace)
+    request.check_answered(target.partition for target in report.targets)
+    return report
+
+
+def _recompile(options: TraceOptions) -> "tuple[Recompile | None, str]":
+    """Return the compiler of logged kernels for the GPU of the options, and its name; None without one."""
+    if options.gpu is None:
+        return None, ""
+    from aotlens.codegen.gpu.records import GpuRequest
+    from aotlens.codegen.gpu.targets import find_target
+    from aotlens.trace.gpu.recompile import recompiled  # torch and Triton take 3 s
+
+    request = GpuRequest(
+        find_target(options.gpu), {}, options.gpu_texts, options.kernel_limit_s or KERNEL_LIMIT_S
+    )
+    return partial(recompiled, request=request), request.target.name
 
 
 def watched_trace(path: str, only: str | None, mappings: Sequence[str]) -> tuple[Report, Follow]:
@@ -88,7 +113,7 @@ def watched_trace(path: str, only: str | None, mappings: Sequence[str]) -> tuple
     from aotlens.trace.logs.follow import Follower, follow
 
     follower = Follower(Path(path))
-    build = _builder(path, only, mappings, None)
+    build = _builder(path, only, mappings)
     return build(follower.trace), lambda show, stop: follow(follower, build, show, stop)
 
 
@@ -112,45 +137,24 @@ def print_watched(path: str, only: str | None, mappings: Sequence[str]) -> None:
 
 
 def _builder(
-    path: str, only: str | None, mappings: Sequence[str], explain: "Explain | None"
+    path: str,
+    only: str | None,
+    mappings: Sequence[str],
+    extras: "Extras | None" = None,
 ) -> "Callable[[Trace], Report]":
-    from aotlens.trace.build import build_report
+    from aotlens.trace.build import NO_EXTRAS, build_report
     from aotlens.trace.source.source_lines import Sources
     from aotlens.trace.source.workspace import Workspace, parse_mapping
 
     workspace = Workspace(Path(), tuple(parse_mapping(mapping) for mapping in mappings))
-    return lambda trace: build_report(trace, f"aotlens inspect {path}", only, Sources(workspace), explain)
-
-
-def _with_what_ifs(
-    build: "Callable[[Explain], Report]", policy: str | None, what_if: Sequence[str]
-) -> Report:
-    """Return the report with the answers to what-ifs; raises UserError for a what-if without an answer."""
-    if find_spec("torch") is None:
-        raise UserError("--what-if runs our solver, which needs torch; install torch here, or remove it")
-    from aotlens.trace.partition_reasons import with_reasons  # torch takes 2 s
-    from aotlens.trace.what_ifs import SolverRequest
-
-    request = SolverRequest(policy or "min-cut", tuple(what_if))
-    report = build(partial(with_reasons, request=request))
-    request.check_answered(target.partition for target in report.targets)
-    return report
-
-
-def _solver(policy: str) -> "Explain | None":
-    """Return our solver under that policy; None without torch, because a log can be read without it."""
-    if find_spec("torch") is None:
-        return None
-    from aotlens.trace.partition_reasons import with_reasons  # torch takes 2 s
-    from aotlens.trace.what_ifs import SolverRequest
-
-    return partial(with_reasons, request=SolverRequest(policy))
+    command = f"aotlens inspect {path}"
+    return lambda trace: build_report(trace, command, only, Sources(workspace), extras or NO_EXTRAS)
 
 
 OPTIONS_OF_TRACES = frozenset({"gpu_texts", "repeat_limit_s", "kernel_limit_s"})
 """Fields of `TraceOptions` for time limits and languages, which have no effect on a saved report."""
-OPTIONS_OF_LOGS = frozenset({"policy", "what_if"})
-"""Fields that our solver uses on the joint graph of a log."""
+OPTIONS_OF_LOGS = frozenset({"policy", "what_if", "gpu"})
+"""Fields that our solver uses on the joint graph of a log, and the GPU that its kernels are compiled for."""
 
 
 def is_report(target: TargetName) -> bool:
@@ -180,9 +184,7 @@ def saved_report(
             " to trace"
         )
     if is_log:
-        return report_of_trace(
-            target.path, target.qualname, mappings, policy=options.policy, what_if=options.what_if
-        )
+        return report_of_trace(target.path, target.qualname, mappings, options)
     report = load_report(target.path)
     if target.qualname is None:
         return report

@@ -12,7 +12,7 @@ from aotlens.diagnostics.diagnose import diagnose
 from aotlens.diagnostics.tracing import dynamo_findings, rank_findings
 from aotlens.errors import TargetError
 from aotlens.model.eager import NotCompiled
-from aotlens.model.report import GraphId, Input, Mode, Partition, Report, Target
+from aotlens.model.report import GraphId, Input, Kernel, Mode, Partition, Report, Target
 from aotlens.trace.cuda_graphs import cuda_graph_of
 from aotlens.trace.dynamo_facts import CompiledFunction, compiled_function, dynamo_of, guards_of
 from aotlens.trace.facts import CompilationFacts, GraphSet
@@ -20,7 +20,7 @@ from aotlens.trace.graph_memory import graph_memory
 from aotlens.trace.graphs.metadata import parse_metadata
 from aotlens.trace.graphs.records import Line
 from aotlens.trace.inputs import inputs_of, outputs_of
-from aotlens.trace.kernels import codes_of, kernels_of, memory_of
+from aotlens.trace.kernels import Codes, codes_of, kernels_of, memory_of
 from aotlens.trace.logs.reader import Compilation, Process, Trace
 from aotlens.trace.origins import origins_of
 from aotlens.trace.partition import partition_of
@@ -29,12 +29,37 @@ from aotlens.trace.ranks import identity, ranks_of
 from aotlens.trace.source.lines import Locate, whole_line
 from aotlens.trace.source.source_lines import SourceLines, Sources, line_origins
 from aotlens.trace.stages import stages_of, wrapper_of
+from aotlens.view.kernels import line_costs, phase_costs
 
-__all__ = ["Explain", "Summary", "build_report", "build_targets", "summaries"]
+__all__ = [
+    "NO_EXTRAS",
+    "Explain",
+    "Extras",
+    "Recompile",
+    "Summary",
+    "build_report",
+    "build_targets",
+    "summaries",
+]
 
 Explain = Callable[[Partition, GraphSet, tuple[Input, ...], Locate], Partition]
 """Adds our solver's reasons to torch's choice: `partition_reasons.with_reasons`, which needs torch."""
 
+Recompile = Callable[[tuple[Kernel, ...], Codes], tuple[Kernel, ...]]
+"""Adds what compiling the logged kernels tells: `gpu.recompile.recompiled`, which needs torch and Triton."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Facts that need torch here, and are left out without it."""
+
+    explain: Explain | None = None
+    recompile: Recompile | None = None
+    gpu_name: str = ""
+    """The GPU for which kernels are recompiled."""
+
+
+NO_EXTRAS = Extras()
 MAX_TARGETS = 200
 MAX_COMPILATIONS = 2_000
 """How many compilations the report on Dynamo covers."""
@@ -91,7 +116,7 @@ def build_report(
     command: str,
     only: str | None = None,
     locate: Locate = whole_line,
-    explain: Explain | None = None,
+    extras: Extras = NO_EXTRAS,
 ) -> Report:
     """Return the whole report.  Raises TargetError if `only` names no compilation of the log."""
     chosen = tuple(islice(_chosen(trace, only, locate), MAX_TARGETS + 1))
@@ -101,7 +126,7 @@ def build_report(
     built = [
         (summary, target)
         for summary in chosen[:MAX_TARGETS]
-        for target in build_targets(summary, locate, explain)
+        for target in build_targets(summary, locate, extras)
     ]
     compilations = _first_process(trace)
     if only is not None:
@@ -151,14 +176,14 @@ def _names(built: list[tuple[Summary, Target]]) -> "Callable[[CompilationFacts],
 
 
 def build_targets(
-    summary: Summary, locate: Locate = whole_line, explain: Explain | None = None
+    summary: Summary, locate: Locate = whole_line, extras: Extras = NO_EXTRAS
 ) -> tuple[Target, ...]:
     """Return the compilation's targets: one, or one per part of a split graph."""
     facts = CompilationFacts(summary.compilation)
-    return tuple(_target(graphs, summary, locate, explain) for graphs in facts.sets)
+    return tuple(_target(graphs, summary, locate, extras) for graphs in facts.sets)
 
 
-def _target(graphs: GraphSet, summary: Summary, locate: Locate, explain: Explain | None) -> Target:
+def _target(graphs: GraphSet, summary: Summary, locate: Locate, extras: Extras) -> Target:
     facts = graphs.facts
     locate = locate.for_target(graphs) if isinstance(locate, Sources) else locate
     function = compiled_function(facts, locate)
@@ -166,10 +191,12 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, explain: Explain
     metadata = parse_metadata(graphs.metadata)
     inputs = inputs_of(graphs, metadata, locate)
     partition = partition_of(graphs, inputs, metadata, locate)
-    if partition is not None and explain is not None:
-        partition = explain(partition, graphs, inputs, locate)
+    if partition is not None and extras.explain is not None:
+        partition = extras.explain(partition, graphs, inputs, locate)
     codes = codes_of(graphs, partition)
     kernels = kernels_of(graphs, codes, locate)
+    if extras.recompile is not None:
+        kernels = extras.recompile(kernels, codes)
     mode: Mode = "training" if graphs.joint or graphs.forward else "inference"
     target = Target(
         name=f"{function.qualname}{part}{_ranks_text(summary.ranks)}",
@@ -183,6 +210,9 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, explain: Explain
         partition=partition,
         wrapper=wrapper_of(facts, graphs.index),
         kernels=kernels,
+        gpu_totals=phase_costs(kernels),
+        gpu_lines=line_costs(kernels),
+        gpu_name=extras.gpu_name,
         memory=memory_of(codes, kernels, partition) if codes else graph_memory(graphs, partition, locate),
         guards=guards_of(facts, locate),
         cuda_graph=cuda_graph_of(facts, mode == "training"),

@@ -10,8 +10,9 @@ from aotlens.trace.facts import GraphSet
 from aotlens.trace.graphs.records import Graph, Line
 from aotlens.trace.output_code import Call, OutputCode, code_id, parse_code
 from aotlens.trace.source.lines import Locate, first_spans, whole_line
+from aotlens.trace.traffic import buffers_of, traffic_of
 
-__all__ = ["codes_of", "kernels_of", "memory_of"]
+__all__ = ["Codes", "codes_of", "kernels_of", "memory_of"]
 
 _FRAME = re.compile(r'File "([^"]{1,4096})", line (\d{1,9}), in (\S+)')
 _STACKS = "inductor_provenance_tracking_kernel_stack_traces"
@@ -40,7 +41,10 @@ def kernels_of(graphs: GraphSet, codes: Codes, locate: Locate) -> tuple[Kernel, 
     stacks = _stacks(graphs)
     rows: list[Kernel] = []
     for phase, code in codes.items():
+        graph = graphs.backward if phase == "backward" else graphs.first
+        buffers = buffers_of(graph, code, graphs.facts.hints)
         for number, call in enumerate(code.calls):
+            traffic = traffic_of(call, buffers, graphs.facts.hints)
             own = stacks.get(f"{call.name}:{number}") or stacks.get(call.name) or ()
             spans = tuple(dict.fromkeys(own)) or _spans(call, graphs, phase, locate)
             rows.append(
@@ -54,6 +58,10 @@ def kernels_of(graphs: GraphSet, codes: Codes, locate: Locate) -> tuple[Kernel, 
                     kind="generated" if call.is_generated else "library",
                     call=number,
                     added="" if spans else "the log does not say for which line",
+                    bytes_read=traffic.bytes_read if traffic else None,
+                    bytes_written=traffic.bytes_written if traffic else None,
+                    bytes_moved=traffic.bytes_read + traffic.bytes_written if traffic else None,
+                    flops=traffic.flops if traffic else None,
                 )
             )
     return tuple(rows)

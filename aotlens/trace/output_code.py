@@ -4,6 +4,7 @@ Invariant: the text is scanned line by line and never run; unknown lines are ski
 libraries is not in the text, so the curve has only the generated code's own allocations.
 """
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ _ASSERTED = re.compile(r"^\s+assert_size_stride\((\w+), \((.*?)\), \((.*?)\)")
 _BITS = re.compile(r"(\d+)")
 _WIDTHS = {"bool": 1, "float": 4, "double": 8, "half": 2, "long": 8, "int": 4}
 MAX_SOURCE = 200_000
+MAX_LAUNCH = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class Call:
     line: int
     """In the module, from 1."""
     source: str
+    arguments: tuple[str, ...] = ()
+    """Of the launch of a Triton kernel: names of buffers, and numbers; empty for other calls."""
+    text: str = ""
+    """The statement that makes the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,10 @@ class OutputCode:
     returned_bytes: int
     is_known: bool
     """False if a size is a symbol without a value, so that the curve has gaps."""
+    allocations: tuple[tuple[str, str, str], ...] = ()
+    """Each allocated buffer: its name, the text of its sizes, and its dtype."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Each buffer that takes over the memory of another, in order, with the other."""
 
 
 @dataclass(slots=True)
@@ -91,6 +101,8 @@ class _Play:
     """By number of the memory: the last step before it was freed."""
     first_calls: dict[int, int] = field(default_factory=dict)
     is_known: bool = True
+    allocations: list[tuple[str, str, str]] = field(default_factory=list)
+    renamed: list[tuple[str, str]] = field(default_factory=list)
     _next: int = 0
 
     def note(self, name: str) -> None:
@@ -139,6 +151,8 @@ def parse_code(text: str, hints: Hints, saved_bytes: Mapping[str, int] | None = 
         ),
         sum(size for _, size in play.live.values()),
         play.is_known,
+        tuple(play.allocations),
+        tuple(play.renamed),
     )
 
 
@@ -182,12 +196,24 @@ def _calls(
             play.note(name)
             play.called(line, count)
             count += 1
-            yield Call(
-                name, is_generated, nodes, operators, number + 1, sources.get(name, line.strip()[:2000])
-            )
+            source = sources.get(name, line.strip()[:2000])
+            arguments = _arguments(line, hints) if match[3] else ()
+            text = line.strip()[:MAX_LAUNCH]
+            yield Call(name, is_generated, nodes, operators, number + 1, source, arguments, text)
             nodes, operators = (), ()
         else:
             _play_line(line, play, hints)
+
+
+def _arguments(line: str, hints: Hints) -> tuple[str, ...]:
+    """Return the arguments of a launch; a size that the log knows is a number."""
+    try:
+        tree = ast.parse(line.strip()[:MAX_LAUNCH], mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return ()
+    texts = [ast.unparse(argument) for argument in tree.args] if isinstance(tree, ast.Call) else []
+    values = [(text, size_value(text, hints)) for text in texts]
+    return tuple(text if value is None else str(value) for text, value in values)
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -199,10 +225,13 @@ def _play_line(line: str, play: _Play, hints: Hints) -> None:
         size = _size(match[3], match[4], match[5], hints)
         play.is_known = play.is_known and size is not None
         play.allocate(match[1], size or 0)
+        play.allocations.append((match[1], match[3], match[5]))
         play.note(match[1])
     elif match := _REUSED.match(line):
         if match[2] == match[3] and match[2] in play.live:
             play.live[match[1]] = play.live.pop(match[2])
+        if match[2] == match[3]:
+            play.renamed.append((match[1], match[2]))
     elif match := _DELETED.match(line):
         for name in match[1].split(", "):
             play.free(name)

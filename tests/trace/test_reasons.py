@@ -6,7 +6,7 @@ import pytest
 
 from aotlens.model.report import Partition
 from aotlens.render.text.report import Shown, report_text
-from aotlens.trace.build import build_report
+from aotlens.trace.build import Extras, build_report
 from aotlens.trace.logs.reader import open_trace
 from aotlens.trace.partition_reasons import with_reasons
 from tests.trace.log_text import compiled, record
@@ -15,7 +15,7 @@ LOGS = Path(__file__).parent / "logs"
 
 
 def partition_of(log: Path, only: str | None = None) -> Partition:
-    report = build_report(open_trace(log), "test", only, explain=with_reasons)
+    report = build_report(open_trace(log), "test", only, extras=Extras(with_reasons))
     partition = report.targets[0].partition
     assert partition is not None
     return partition
@@ -48,7 +48,7 @@ def test_the_frontier_is_that_of_the_logged_graph() -> None:
 
 
 def test_the_text_compares_both_choices() -> None:
-    report = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", explain=with_reasons)
+    report = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", extras=Extras(with_reasons))
     assert "our solver would save 2.8 KiB and recompute 4.2 kFLOP" in report_text(report, Shown(is_full=True))
 
 

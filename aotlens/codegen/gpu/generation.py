@@ -23,7 +23,7 @@ from aotlens.model.report import Phase
 from aotlens.observe import announce_stage
 from aotlens.partition.records import Partitioned
 
-__all__ = ["GpuCode", "generate_for_gpu"]
+__all__ = ["GpuCode", "cores", "generate_for_gpu"]
 
 LOWERING_LIMIT_S = 600.0
 SASS = "sass"
@@ -95,7 +95,7 @@ class _Generation:
 
     def _work(self) -> None:
         """Run jobs until none is left, including those that results add."""
-        for job, result in run_in_children(self._jobs, _cores()):
+        for job, result in run_in_children(self._jobs, cores()):
             self._on_result[job](result)
 
     def _add(self, job: Job[Any], on_result: Then) -> None:
@@ -201,6 +201,6 @@ def _one_kernel(source: KernelSource) -> Iterator[BuiltKernel]:
     yield build_kernel(source)
 
 
-def _cores() -> int:
+def cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

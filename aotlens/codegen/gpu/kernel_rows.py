@@ -78,7 +78,8 @@ def kernel_rows(
         launch = launches[call.name]
         made = sources[call.name].calls[launch : launch + 1] if call.name in sources else ()
         is_example = any(source_launch.is_example for source_launch in made)
-        yield _with_code(row, built.get((call.phase, call.name)), launch, target, is_example)
+        kernel = built.get((call.phase, call.name))
+        yield with_built_code(row, kernel, launch, target, is_example=is_example) if kernel else row
         launches[call.name] += 1
 
 
@@ -94,11 +95,12 @@ def _added(call: KernelCall, members: tuple[str, ...], locations: NodeLocations)
     return f"codegen: {call.added or 'Inductor gives no node of the graph for it'}"
 
 
-def _with_code(
-    row: Kernel, built: BuiltKernel | None, launch: int, target: GpuTarget, is_example: bool
+def with_built_code(
+    row: Kernel, built: BuiltKernel, launch: int, target: GpuTarget, *, is_example: bool = False
 ) -> Kernel:
-    if built is None or built.error:
-        return replace(row, error=built.error if built else "")
+    """Return the row with the compiled configurations of its kernel, or with the error of the compilation."""
+    if built.error:
+        return replace(row, error=built.error)
     chosen = built.configs[0]
     return replace(
         row,

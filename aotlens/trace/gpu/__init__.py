@@ -1,0 +1,1 @@
+"""Recompile the Triton kernels of a log for a GPU, without running them."""
