@@ -18,6 +18,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
+from getpass import getuser
 from hashlib import md5
 from importlib.util import find_spec
 from pathlib import Path
@@ -145,6 +146,8 @@ def places() -> dict[bytes, bytes]:
         str(ROOT): "/home/ada/aotlens",
         sys.base_prefix: "/opt/python",
         str(Path.home()): "/home/ada",
+        "/".join(PROGRAMS.parts[-5:]): ELSEWHERE.removeprefix("/"),  # comments shorten paths
+        f"torchinductor_{getuser()}": "torchinductor_ada",
     }
     ordered = sorted(folders.items(), key=lambda entry: -len(entry[0]))
     return {path.encode(): other.encode() for path, other in ordered if len(path) > 1}

@@ -90,6 +90,8 @@ def report_of_trace(
     request = SolverRequest(options.policy, options.what_if)
     extras = Extras(partial(with_reasons, request=request), *_recompile(options))
     report = _builder(path, only, mappings, extras)(trace)
+    if options.gpu is not None and all(target.gpu_error for target in report.targets):
+        raise UserError(f"--gpu {options.gpu}: {path} has no generated code for a GPU")
     request.check_answered(target.partition for target in report.targets)
     return report
 

@@ -60,6 +60,7 @@ class Extras:
 
 
 NO_EXTRAS = Extras()
+NO_GPU_KERNELS = "the log has no generated code for a GPU, so nothing was compiled for one"
 MAX_TARGETS = 200
 MAX_COMPILATIONS = 2_000
 """How many compilations the report on Dynamo covers."""
@@ -213,6 +214,7 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, extras: Extras) 
         gpu_totals=phase_costs(kernels),
         gpu_lines=line_costs(kernels),
         gpu_name=extras.gpu_name,
+        gpu_error=NO_GPU_KERNELS if extras.gpu_name and not phase_costs(kernels) else "",
         memory=memory_of(codes, kernels, partition) if codes else graph_memory(graphs, partition, locate),
         guards=guards_of(facts, locate),
         cuda_graph=cuda_graph_of(facts, mode == "training"),

@@ -51,7 +51,7 @@ def kernels_of(graphs: GraphSet, codes: Codes, locate: Locate) -> tuple[Kernel, 
                 Kernel(
                     call.name,
                     phase,
-                    _device(call),
+                    _device(call, graph),
                     call.source,
                     call.nodes,
                     spans,
@@ -67,10 +67,15 @@ def kernels_of(graphs: GraphSet, codes: Codes, locate: Locate) -> tuple[Kernel, 
     return tuple(rows)
 
 
-def _device(call: Call) -> str:
+def _device(call: Call, graph: Graph | None) -> str:
+    """Return the device of the call's code; `library` for a library call on the CPU."""
     match = re.search(r"device_str='(\w{1,20})'|device=['\"](\w{1,20})", call.source)
     if match:
         return match[1] or match[2]
+    if not call.is_generated and any(
+        "cuda" in argument.type for argument in (graph.arguments if graph else ())
+    ):
+        return "cuda"
     return "cpu" if call.name.startswith("cpp") else "gpu" if call.name.startswith("triton") else "library"
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from aotlens.model.report import Target
-from aotlens.trace.build import build_report
+from aotlens.trace.build import Extras, build_report
 from aotlens.trace.logs.reader import open_trace
 from aotlens.trace.partition_reasons import with_reasons
 from tests.trace.log_text import ARTIFACT, record
@@ -49,7 +49,7 @@ def old_target(folder: Path) -> Target:
         + record("recompile_reasons", ARTIFACT, "[\"0/0: L['n'] == 2\"]", **context)
     ).replace('"frame_id": 0', '"rank": null, "compiled_autograd_id": null, "frame_id": 0')
     (folder / "a.log").write_text(text)
-    (target,) = build_report(open_trace(folder / "a.log"), "test", explain=with_reasons).targets
+    (target,) = build_report(open_trace(folder / "a.log"), "test", extras=Extras(with_reasons)).targets
     return target
 
 

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.watch:
             report, follow = watched_trace(target.path, target.qualname, arguments.mappings)
             return run_report(str(target), report, follow)
-        report = report_of_trace(target.path, target.qualname, arguments.mappings, policy=options.policy)
+        report = report_of_trace(target.path, target.qualname, arguments.mappings, options)
         return run_report(str(target), report)
     from tui.launch import run as run_app  # Textual takes 0.4 s
     from tui.tracing import TraceTarget
@@ -110,5 +110,6 @@ def own_words(arguments: argparse.Namespace) -> list[str]:
         value = getattr(arguments, option)
         words += [] if value is None else [f"--{option.replace('_', '-')}", value]
     words += [word for policy in arguments.policy for word in ("--policy", policy)]
+    words += [word for mapping in arguments.mappings for word in ("--map", mapping)]
     words += ["--watch"] if arguments.watch else []
     return [*words, "--", *arguments.argv] if arguments.argv else words

@@ -30,6 +30,8 @@ from aotlens.trace.output_code import OutputCode
 
 __all__ = ["recompiled"]
 
+GPU_CODE = ("cuda", "gpu")
+"""The devices of rows that run on a GPU, as `kernels_of` names them."""
 MEMORY_LIMIT = 16 << 30
 """Address space of a child that compiles a kernel of a log; torch and Triton reserve several GiB."""
 
@@ -53,7 +55,7 @@ def recompiled(
     built: dict[_Key, BuiltKernel] = {}
     for row in rows:
         key = (row.phase, row.name)
-        if key in wanted or key in built or row.kind != "generated" or row.target == "cpu":
+        if key in wanted or key in built or row.kind != "generated" or row.target not in GPU_CODE:
             continue
         calls = [
             (number, call) for number, call in enumerate(codes[row.phase].calls) if call.name == row.name
@@ -83,7 +85,7 @@ def _row(row: Kernel, built: BuiltKernel | None, wanted: _Wanted | None, target:
 
 def with_floor(row: Kernel, target: GpuTarget) -> Kernel:
     """Return the row for the target, with the least time of its traffic and work, divided among its lines."""
-    if row.target == "cpu":
+    if row.target not in GPU_CODE:
         return row
     row = replace(row, target=target.sm)
     if row.bytes_moved is None:
