@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 
 from aotlens.model.report import Report
 from aotlens.render.html.build import html_page
-from aotlens.trace.build import build_report
+from aotlens.trace.build import Extras, build_report
 from aotlens.trace.logs.reader import open_trace
 from aotlens.trace.partition_reasons import with_reasons
 from aotlens.trace.what_ifs import SolverRequest
@@ -48,7 +48,7 @@ def test_the_overview_names_what_a_log_does_not_say(report: Report) -> None:
 
 
 def test_the_overview_compares_our_solver_with_torchs() -> None:
-    solved = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", explain=with_reasons)
+    solved = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", extras=Extras(with_reasons))
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         assert "our solver would save 2.8 KiB" in " ".join(lines(app, "overview-lines"))
@@ -82,7 +82,7 @@ def test_the_overview_and_the_page_show_ranks() -> None:
 
 
 def test_the_what_if_key_names_the_command_for_a_log() -> None:
-    solved = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", explain=with_reasons)
+    solved = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", extras=Extras(with_reasons))
     seen: list[str] = []
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
@@ -98,7 +98,7 @@ def test_the_what_if_key_names_the_command_for_a_log() -> None:
 def test_an_answer_says_whose_choice_it_changes() -> None:
     request = SolverRequest(changes=("recompute:addmm",))
     explain = partial(with_reasons, request=request)
-    solved = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", explain=explain)
+    solved = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", extras=Extras(explain))
     partition = solved.targets[0].partition
     assert partition is not None
     shown = [line.text for line in tradeoff_lines(partition)]
