@@ -242,13 +242,15 @@ def _run(words: Sequence[str], warm: tuple[Any, Any]) -> None:
 
 
 def _serve_traces(warm: tuple[Any, Any], *arguments: str) -> NoReturn:
+    from aotlens.session.held import further
     from aotlens.worker.process import take_over_stdio
-    from aotlens.worker.server import PARALLEL, serve
+    from aotlens.worker.server import PARALLEL, Server, serve
 
     trace, hello = warm
     reading, writing = take_over_stdio()
     parallel = int(arguments[0]) if arguments else PARALLEL
-    sys.exit(serve(trace, replace(hello, pid=os.getpid()), reading, writing, parallel))
+    server = Server(trace, writing, parallel, further)
+    sys.exit(serve(server, replace(hello, pid=os.getpid()), reading))
 
 
 def _route_workers() -> None:

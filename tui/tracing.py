@@ -99,7 +99,7 @@ class WorkerTracing:
         if not change:
             self._cancel_question()
             return
-        options = replace(self._target.options, what_if=(change,), only_what_if=True, gpu=None)
+        options = replace(self._target.options, what_if=(change,), only_what_if=True)
         self._ask(options, (), partial(SelectionWeighed, number), post)
 
     def try_texts(self, number: int, texts: Texts, post: Post) -> None:
@@ -115,7 +115,9 @@ class WorkerTracing:
     def _ask(self, options: TraceOptions, texts: Texts, message: AsMessage, post: Post) -> None:
         self._cancel_question()
         asked = self._target
-        job: Job = self._client.submit(asked.path, asked.qualname, asked.argv, options, texts=texts)
+        job: Job = self._client.submit(
+            asked.path, asked.qualname, asked.argv, options, hold=not texts, texts=texts
+        )
         self._question = job
 
         def finished(future: "Future[Answer]") -> None:
@@ -151,6 +153,7 @@ class WorkerTracing:
             on_progress=progressed,
             fresh=fresh,
             list_reads=self._known is not None,
+            hold=True,
         )
         self._job = job
 

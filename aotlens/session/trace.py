@@ -28,6 +28,7 @@ from aotlens.options import KERNEL_LIMIT_S, CompileOptions
 from aotlens.session.collector import REPEATS, Collector
 from aotlens.session.driver import CompileRequest, Driver, Hooks
 from aotlens.session.errors.failures import failure_of
+from aotlens.session.held import hold
 from aotlens.session.policy_function import check_overrides
 from aotlens.session.script.edited import importing_edited
 from aotlens.session.script.file_reads import FileReads, files_of_run, recording_file_reads
@@ -57,6 +58,8 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     editing = importing_edited(dict(request.texts)) if request.texts else nullcontext()
     with editing, recording_file_reads(request.list_reads) as reads, mute_triton_analysis_log():
         failure = _failure(driver.run, request.path)
+    if request.hold:
+        hold(collector.compiled, order.options, _files(request.path, reads))
     unknown = partial(check_overrides, collector.compiled, order.options, request.options.what_if)
     if failure is None and (failure := _failure(unknown, request.path)) is not None:
         failure = next(

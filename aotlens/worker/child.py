@@ -8,37 +8,78 @@ import faulthandler
 import os
 import resource
 import signal
+import socket
 import sys
+import time
 import traceback
+from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 from aotlens.process import die_with_parent, show_logs
 from aotlens.worker.codec import encode
+from aotlens.worker.held import leave_held
 from aotlens.worker.job import WriteEnds
 from aotlens.worker.outcome import outcome_of, prefer_to_be_killed, use_standard_streams, write_all
 from aotlens.worker.protocol import TraceRequest
-from aotlens.worker.requests import Trace
+from aotlens.worker.requests import Further, Trace
 
-__all__ = ["DUMP_SIGNAL", "run"]
+__all__ = ["DUMP_SIGNAL", "Work", "answer", "run"]
 
 DUMP_SIGNAL = signal.SIGUSR1
 """Makes the child write its stack before it is killed."""
+_POLL_S = 0.001
 
 
-def run(request: TraceRequest, trace: Trace, pipes: WriteEnds, parent_pid: int) -> NoReturn:
-    """Trace, write the outcome, and exit."""
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The child's request, and how it is done."""
+
+    request: TraceRequest
+    trace: Trace
+    further: Further
+    control: socket.socket | None = None
+    """The child's end of the socket for further questions; None if nothing is to be held."""
+
+
+def run(work: "Work", pipes: WriteEnds, parent_pid: int) -> NoReturn:
+    """Trace, write the outcome, leave a held process if the request wants one, and exit."""
     status = 1
     try:
         _settle(pipes, parent_pid)
-        outcome = outcome_of(request, trace, pipes.result)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        write_all(pipes.result, encode(outcome))
+        _write_outcome(work.request, work.trace, pipes)
+        again = work.further() if work.control is not None else None
+        if work.control is not None and again is not None:
+            leave_held(work.control, pipes, partial(answer, trace=again), parent_pid)
         status = 0
     except BaseException:  # noqa: BLE001 (nothing is left to tell it to: stderr is part of the answer)
         traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def answer(request: TraceRequest, pipes: WriteEnds, server_pid: int, trace: Trace) -> NoReturn:
+    """Answer a question in a fork of a held process, and exit."""
+    status = 1
+    try:
+        os.setsid()
+        while os.getppid() != server_pid:  # until the process between has ended
+            time.sleep(_POLL_S)
+        die_with_parent(server_pid)
+        _use_pipes(pipes)
+        _write_outcome(request, trace, pipes)
+        status = 0
+    except BaseException:  # noqa: BLE001 (as in `run`)
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _write_outcome(request: TraceRequest, trace: Trace, pipes: WriteEnds) -> None:
+    outcome = outcome_of(request, trace, pipes.result)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    write_all(pipes.result, encode(outcome))
 
 
 def _settle(pipes: WriteEnds, parent_pid: int) -> None:
@@ -49,12 +90,17 @@ def _settle(pipes: WriteEnds, parent_pid: int) -> None:
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    _use_pipes(pipes)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    show_logs()
+    prefer_to_be_killed()
+
+
+def _use_pipes(pipes: WriteEnds) -> None:
+    """Write output and, where it has to be stopped, the stack to the server's pipes."""
     os.dup2(pipes.output, 1)
     os.dup2(pipes.output, 2)
     os.close(pipes.output)
     use_standard_streams()
     faulthandler.enable(pipes.dump, all_threads=False)
     faulthandler.register(DUMP_SIGNAL, pipes.dump, all_threads=False)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    show_logs()
-    prefer_to_be_killed()

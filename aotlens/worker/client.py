@@ -110,12 +110,13 @@ class WorkerClient:
         supersede: bool = False,
         fresh: bool = False,
         list_reads: bool = False,
+        hold: bool = False,
         texts: tuple[tuple[str, str], ...] = (),
     ) -> Job:
         """Trace a script's targets.
 
         `supersede` cancels older jobs for the same path; `fresh` ignores cached answers; `texts` run in place
-        of files.
+        of files; `hold` keeps the graphs for later questions.
         """
         request = TraceRequest(
             next(self._ids),
@@ -127,6 +128,7 @@ class WorkerClient:
             memory_limit_bytes,
             fresh,
             list_reads,
+            hold,
             texts,
         )
         job = Job(request.id, request.path, Future(), on_progress)

@@ -5,6 +5,7 @@ Invariant: `answer` makes exactly one answer, however the child ended.
 
 import os
 import signal
+import socket
 import time
 from dataclasses import dataclass, field
 from enum import Enum
@@ -60,6 +61,8 @@ class Job:
     output: Pipe
     dump: Pipe
     memory_limit_bytes: int
+    control: socket.socket | None = None
+    """The socket for the process that the child may leave behind for further questions."""
     started: float = field(default_factory=time.time)
     began: float = field(default_factory=time.monotonic)
     outcome: Outcome | None = None

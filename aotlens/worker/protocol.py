@@ -70,6 +70,11 @@ class TraceRequest:
     """Trace again even if an answer is cached."""
     list_reads: bool = False
     """List in the answer the data that the script reads, which makes the trace a little slower."""
+    hold: bool = False
+    """Keep the captured graphs in memory after the answer, where processes can be forked.
+
+    A later request that differs in `what_if` and `only_what_if` alone is then answered without running the
+    script again."""
     texts: tuple[tuple[str, str], ...] = ()
     """Edited files: the absolute path and the text that runs in place of the one on disk."""
 

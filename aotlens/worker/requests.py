@@ -13,13 +13,17 @@ from aotlens.worker.codec import Message, Outcome, ProtocolError, decode, encode
 from aotlens.worker.job import Job, Stopped, cancelled
 from aotlens.worker.protocol import Answer, Cancel, Progress, TraceRequest
 
-__all__ = ["ProgressFunction", "Requests", "Trace", "take_lines"]
+__all__ = ["Further", "ProgressFunction", "Requests", "Trace", "take_lines"]
 
 ProgressFunction = Callable[[str, str], None]
 """Takes a stage and a detail."""
 
 Trace = Callable[[TraceRequest, ProgressFunction], Outcome]
 """The child's work; it may raise, exit or crash."""
+
+Further = Callable[[], Trace | None]
+"""Returns, after a trace, what answers further questions about it in forks of the process; None if nothing
+can."""
 
 
 class Requests(ABC):

@@ -11,6 +11,7 @@ direct children with their exit status, process group and death signal.
 import os
 import selectors
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -20,10 +21,11 @@ from aotlens.process import adopt_orphans, kill_group
 from aotlens.worker import child
 from aotlens.worker.captured_output import HeadAndTail
 from aotlens.worker.codec import decode
-from aotlens.worker.job import Job, Pipe, Stopped, open_pipes
+from aotlens.worker.held import CAN_HOLD, Held, control_pair
+from aotlens.worker.job import Job, Pipe, Stopped, WriteEnds, open_pipes
 from aotlens.worker.process import child_pids, default_memory_limit_bytes, resident_bytes, take_over_stdio
 from aotlens.worker.protocol import Hello, TraceRequest
-from aotlens.worker.requests import Requests, Trace, take_lines
+from aotlens.worker.requests import Further, Requests, Trace, take_lines
 
 __all__ = ["Server", "main", "serve"]
 
@@ -44,17 +46,17 @@ def main() -> int:
 
     The first argument, if any, is the number of simultaneous traces.
     """
+    from aotlens.session.held import further  # imports torch
     from aotlens.worker.warm_up import load  # imports torch
 
     parallel = int(sys.argv[1]) if len(sys.argv) > 1 else PARALLEL
     reading, writing = take_over_stdio()
     trace, hello = load()
-    return serve(trace, hello, reading, writing, parallel)
+    return serve(Server(trace, writing, parallel, further), hello, reading)
 
 
-def serve(trace: Trace, hello: Hello, reading: int, writing: int, parallel: int = PARALLEL) -> int:
-    """Answer requests from `reading` on `writing` until the client closes."""
-    server = Server(trace, writing, parallel)
+def serve(server: "Server", hello: Hello, reading: int) -> int:
+    """Answer requests from `reading` until the client closes."""
     server.send(hello)
     try:
         server.loop(reading)
@@ -68,9 +70,14 @@ def serve(trace: Trace, hello: Hello, reading: int, writing: int, parallel: int 
 class Server(Requests):
     """The loop over the client's pipe, the children's pipes and the children's deaths."""
 
-    def __init__(self, trace: Trace, writing: int, parallel: int = PARALLEL) -> None:
+    def __init__(
+        self, trace: Trace, writing: int, parallel: int = PARALLEL, further: Further = lambda: None
+    ) -> None:
         super().__init__(writing, parallel)
         self._trace = trace
+        self._further = further
+        self._held: Held | None = None
+        """The newest trace that is held."""
         self._selector = selectors.DefaultSelector()
         self._open = True
         self._input = bytearray()
@@ -90,6 +97,7 @@ class Server(Requests):
     def kill_everything(self) -> None:
         for job in self._jobs.values():
             kill_group(job.pid)
+        self._release()
         self._kill_strays()
 
     # The client
@@ -114,17 +122,48 @@ class Server(Requests):
 
     def _start(self, request: TraceRequest) -> None:
         readers, writing = open_pipes()
-        parent_pid = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self._forget(readers)
-            child.run(request, self._trace, writing, parent_pid)
+        asked = self._ask_held(request, writing)
+        pid, control = self._fork(request, readers, writing) if asked is None else (asked, None)
         writing.close()
         limit = request.memory_limit_bytes or default_memory_limit_bytes()
-        job = Job(request, pid, *readers, memory_limit_bytes=limit)
+        job = Job(request, pid, *readers, memory_limit_bytes=limit, control=control)
         self._jobs[pid] = job
         for pipe in job.pipes:
             self._selector.register(pipe.fd, selectors.EVENT_READ, self._reader(job, pipe))
+        if asked is not None:
+            signal.raise_signal(signal.SIGCHLD)  # it may have ended before it was known here
+
+    def _fork(
+        self, request: TraceRequest, readers: Iterable[Pipe], writing: WriteEnds
+    ) -> tuple[int, socket.socket | None]:
+        """Fork a child that traces; return its id and, if it may be held, our end of its socket."""
+        parent_pid = os.getpid()
+        mine, theirs = control_pair() if request.hold and CAN_HOLD else (None, None)
+        pid = os.fork()
+        if pid == 0:
+            self._forget(readers)
+            if mine is not None:
+                mine.close()
+            child.run(child.Work(request, self._trace, self._further, theirs), writing, parent_pid)
+        if theirs is not None:
+            theirs.close()
+        return pid, mine
+
+    def _ask_held(self, request: TraceRequest, writing: WriteEnds) -> int | None:
+        """Return the process in which the held trace answers a question; None if it cannot."""
+        if self._held is None or not self._held.answers(request):
+            return None
+        pid = self._held.ask(request, writing)
+        if pid is None:
+            self._release()
+        return pid
+
+    def _release(self) -> None:
+        """End the held process."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.control.close()
+            kill_group(held.pid)
 
     def _kill(self, job: Job) -> None:
         kill_group(job.pid)
@@ -137,6 +176,10 @@ class Server(Requests):
             os.close(key.fd)
         self._selector.close()
         os.close(self._writing)
+        sockets = [job.control for job in self._jobs.values()]
+        for control in (*sockets, self._held.control if self._held is not None else None):
+            if control is not None:
+                control.close()
 
     def _reader(self, job: Job, pipe: Pipe) -> Callable[[], None]:
         def read() -> None:
@@ -184,9 +227,19 @@ class Server(Requests):
                 kill_group(pid)  # its remaining processes; the id is not reused before waitpid
                 _, status = os.waitpid(pid, 0)
                 self._close(job)
+                self._hold(job)
                 self._finish(job, os.waitstatus_to_exitcode(status))
         if not self._jobs:
             self._kill_strays()
+
+    def _hold(self, job: Job) -> None:
+        """Hold the process that a child left behind, in place of an older one."""
+        if job.control is None:
+            return
+        held = Held.from_child(job.request, job.control, job.outcome)
+        if held is not None:
+            self._release()
+            self._held = held
 
     def _close(self, job: Job) -> None:
         """Read the rest of a child's pipes, and close them."""
@@ -201,7 +254,10 @@ class Server(Requests):
 
     def _kill_strays(self) -> None:
         """End processes that a child started in process groups of their own."""
+        held = self._held.pid if self._held is not None else None
         for pid in child_pids(os.getpid()):
+            if pid == held:
+                continue
             kill_group(pid)
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)

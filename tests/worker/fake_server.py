@@ -5,6 +5,7 @@
 
 import os
 import sys
+import time
 
 from aotlens.session.errors.failures import failure_of
 from aotlens.session.script.source import load_script, new_module, run_script
@@ -13,7 +14,7 @@ from aotlens.worker.codec import Outcome
 from aotlens.worker.process import take_over_stdio
 from aotlens.worker.protocol import Hello, TraceRequest
 from aotlens.worker.requests import ProgressFunction
-from aotlens.worker.server import serve
+from aotlens.worker.server import Server, serve
 
 
 def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
@@ -27,6 +28,18 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     return Outcome({"argv": list(request.argv), "pid": os.getpid()}, None, (os.path.abspath(request.path),))
 
 
+def answer_again(request: TraceRequest, progress: ProgressFunction) -> Outcome:
+    """A question about a held trace: the process has the modules that the trace's script has imported."""
+    if request.options.what_if == ("hang",):
+        time.sleep(600)
+    main = sys.modules.get("held_state")
+    state = getattr(main, "state", None)
+    if main is not None:
+        main.state = "changed by a question"  # type: ignore[attr-defined]
+    data = {"state": state, "what_if": list(request.options.what_if), "pid": os.getpid()}
+    return Outcome(data, None, (os.path.abspath(request.path),))
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
         del sys.argv[1]
@@ -34,4 +47,5 @@ if __name__ == "__main__":
     reading, writing = take_over_stdio()
     if sys.argv[1:] == ["spawn"]:
         sys.exit(spawning_server.serve(reading, writing, (sys.executable, __file__, "child")))
-    sys.exit(serve(trace, Hello(os.getpid(), "none", "none"), reading, writing))
+    server = Server(trace, writing, further=lambda: answer_again)
+    sys.exit(serve(server, Hello(os.getpid(), "none", "none"), reading))

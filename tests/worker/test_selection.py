@@ -21,8 +21,10 @@ from aotlens.view.selection import (
     selective_saves,
 )
 from aotlens.view.tabs.selection import checkpoint_fix, file_offers, offer_lines
+from aotlens.worker.client import WorkerClient
 from aotlens.worker.protocol import TraceOptions, TraceRequest
 
+LIMIT_S = 150.0
 SCRIPT = """\
 import torch
 from torch import nn
@@ -208,3 +210,23 @@ def test_each_file_says_how_it_is_used(tmp_path: Path) -> None:
         '+SAVE = frozenset({"sigmoid"})',
         '+RECOMPUTE = frozenset({"addmm", "addmm_2"})',
     ]
+
+
+def test_totals_while_selecting_come_from_the_graphs_in_memory(tmp_path: Path) -> None:
+    script = tmp_path / "net.py"
+    script.write_text(SCRIPT + '    print("ran")\n')
+    with WorkerClient() as client:
+        client.submit(script, hold=True).future.result(LIMIT_S)
+        answers = [
+            client.submit(
+                script, hold=True, options=TraceOptions(what_if=(change,), only_what_if=True)
+            ).future.result(LIMIT_S)
+            for change in ("save:sigmoid", "recompute:addmm,recompute:addmm_2,save:sigmoid", "save:nothing")
+        ]
+    assert [answer.output for answer in answers] == ["", "", ""]
+    assert [answer.failure is None for answer in answers] == [True, True, False]
+    (held,) = decode(answers[1].report).targets
+    assert held == answered(script, "recompute:addmm,recompute:addmm_2,save:sigmoid")
+    failure = answers[2].failure
+    assert failure is not None
+    assert failure.message.startswith("`save:nothing` names no value of the forward")
