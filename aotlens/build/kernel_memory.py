@@ -242,6 +242,16 @@ def _batch_norm_backward(node: Node) -> int:
     return dense_bytes(_operands(node)[1])
 
 
+def _losses(node: Node) -> int:
+    """Return the bytes of the losses of all elements, which the kernel reduces."""
+    first, second = _operands(node)[:2]
+    return (
+        dense_bytes(first.expand(torch.broadcast_shapes(first.shape, second.shape)))
+        if not node.val.ndim
+        else 0
+    )
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(PROMOTING, _promoted),
     **dict.fromkeys(PRODUCTS, _product),
@@ -250,10 +260,14 @@ RULES: dict[str, Rule] = {
     "aten::binary_cross_entropy_with_logits": lambda node: 2 * _operand_bytes(node),
     "aten::convolution": convolution_bytes,
     "aten::convolution_backward": convolution_backward_bytes,
+    "aten::huber_loss": _losses,
     "aten::linalg_inv_ex": _operand_bytes,
     "aten::_linalg_svd": lambda node: 2 * _operand_bytes(node),
     "aten::logsumexp": _operand_bytes,
+    "aten::mse_loss": _losses,
     "aten::native_batch_norm_backward": _batch_norm_backward,
     "aten::native_layer_norm_backward": _layer_norm_backward,
+    "aten::smooth_l1_loss": _losses,
+    "prims::fma": lambda node: dense_bytes(node.val),  # the product, then its sum with the third operand
 }
 """By the operator's schema name."""

@@ -7,7 +7,7 @@ compiled graph like those of eager code.
 import json
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +24,10 @@ from aotlens.fit.job import FitJob
 from aotlens.fit.observer import Observer, observing_memory
 from aotlens.fit.rank_process import acting_as_rank, observing_gathered_parameters
 from aotlens.fit.rank_report import distribution_of
-from aotlens.fit.step import fit_of, period_of
+from aotlens.fit.step import fit_of
+from aotlens.fit.stopping import StepWatch
 from aotlens.gpu_emulation.contexts import emulating
+from aotlens.ir.origin import Frames
 from aotlens.model.codec import decode_record
 from aotlens.model.fit import Fit
 from aotlens.model.report import Report
@@ -58,11 +60,9 @@ def main(folder: str) -> int:
 
 def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
     """Run the script until its steps repeat, and report the memory of the last one."""
-    collector, observers = Collector(job.path), list[Observer]()
+    collector, observers, watch = Collector(job.path), list[Observer](), StepWatch(job.to_end)
 
     def script() -> None:
-        loaded = load_edited(job.path, job.texts)
-        module = new_module(loaded, "__main__")
         router = CompileRouter(CompileOptions(backend="eager", strict=False), collector, keep_going=True)
         with ExitStack() as stack:
             stack.enter_context(importing_edited(job.texts))
@@ -73,24 +73,20 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
                 stack.enter_context(reading_without_values())
             stack.enter_context(acting_as_rank(job))
             communication = None if job.rank is None else Communication(job.world_size)
-            observer = Observer(_stopping(job), GraphLines(collector.compiled).frames_at, communication)
+            graph_frames = GraphLines(collector.compiled).frames_at
+            observer = Observer(watch.after_step, graph_frames, communication)
             if communication is not None:
                 stack.enter_context(observing_gathered_parameters(observer.parameter_gathered))
             observers.append(stack.enter_context(observing_memory(observer)))
-            try:
-                run_script(loaded, module, job.argv)
-            except StopScript:
-                collector.stopped = True
-            finally:
-                observer.learn_modules()
+            collector.stopped = _run(job, observers[0], watch)
 
     end = run_to_end(script, job.path)
     failure = end.failure
     if failure is not None:
         end = replace(end, failure=replace(failure, message=without_fake_option(failure.message)))
     stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
-    if stopped is None and observers and observers[0].integers_read:
-        stopped = _unknown_sizes(observers[0])
+    if stopped is None and observers and (lines := watch.unknown_integers(observers[0])):
+        stopped = _unknown_sizes(lines)
     fit = _fit(job, observers[0], collector) if observers else None
     findings = tuple(step_findings(fit)) if fit is not None and end.failure is None else ()
     report = Report(
@@ -105,12 +101,22 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
     return end, report
 
 
-def _stopping(job: FitJob) -> Callable[[Observer], None]:
-    def after_step(observer: Observer) -> None:
-        if not job.to_end and period_of(observer) is not None:
-            raise StopScript
-
-    return after_step
+def _run(job: FitJob, observer: Observer, watch: StepWatch) -> bool:
+    """Run the script, and return True if it was stopped before its end."""
+    loaded = load_edited(job.path, job.texts)
+    module = new_module(loaded, "__main__")
+    try:
+        run_script(loaded, module, job.argv)
+    except StopScript:
+        return True
+    except Exception:
+        if not watch.is_testing:
+            raise
+        watch.end_test(observer)
+        return True
+    finally:
+        observer.learn_modules()
+    return False
 
 
 def _fit(job: FitJob, observer: Observer, collector: Collector) -> Fit:
@@ -122,8 +128,8 @@ def _fit(job: FitJob, observer: Observer, collector: Collector) -> Fit:
     return replace(fit, fits=gpu_fit(fit.allocations, job.gpu))
 
 
-def _unknown_sizes(observer: Observer) -> str:
-    spans = [where.innermost for where in observer.integers_read]
+def _unknown_sizes(frames: frozenset[Frames]) -> str:
+    spans = [where.innermost for where in frames]
     lines = sorted({location(span) for span in spans if span is not None}) or ["a line of a library"]
     where = ", ".join(lines[:MOST_LINES])
     return (
@@ -144,8 +150,8 @@ def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Itera
         )
     if rest := collector.compiled[MOST_LINES:]:
         yield f"{counted(len(rest), 'more graph')} is counted in the same way"
-    if observer.values_read:
-        spans = [where.innermost for where in observer.values_read]
+    if observer.placeholders.values_read:
+        spans = [where.innermost for where in observer.placeholders.values_read]
         lines = list(dict.fromkeys(location(span) for span in spans if span is not None))
         more = f" and {counted(len(lines) - MOST_LINES, 'more line')}" if len(lines) > MOST_LINES else ""
         yield (

@@ -1,33 +1,112 @@
 """Let a script that reads values of fake tensors continue, so that its whole step can be observed.
 
-Invariant: only reads that torch implements in Python are handled here; the observer answers `item` and
-others.
+Invariant: a value that a script reads is the script's own where it is computed from known integers: those of
+small tensors that it creates, draws with `torch.randint`, or loads.  All others are placeholders, which the
+observer returns and reports.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake import (
+    FakeTensor,
+    FakeTensorMode,
+    current_fake_mode,
+    fake_constant,
+    keep_constants,
+    known_fake,
+    without_fake_mode,
+)
+from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.operators import pytree
 
-__all__ = ["reading_without_values"]
+__all__ = ["KnownIntegers", "reading_without_values"]
+
+MOST_ELEMENTS = 4096
+"""Larger tensors of integers have no values: they are data, not sizes or positions."""
+UNINITIALIZED = ("empty", "new_empty")
 
 _tolist: Callable[..., Any] = torch.Tensor.tolist
 
 
 @contextmanager
 def reading_without_values() -> Iterator[None]:
-    """Make `tolist` of a fake tensor read each element separately, within the block."""
-    with replacing(Replacement(torch.Tensor, "tolist", _elements, "fake tensors have no memory to read")):
+    """Keep the values of small integer tensors within the block; `tolist` reads each element separately."""
+    mode = current_fake_mode()
+    with ExitStack() as stack:
+        replacement = Replacement(torch.Tensor, "tolist", _elements, "fake tensors have no memory to read")
+        stack.enter_context(replacing(replacement))
+        if mode is not None:
+            keep_constants(mode, _is_small_integer)
+            stack.enter_context(KnownIntegers(mode))
         yield
+
+
+class KnownIntegers(TorchDispatchMode):
+    """Keeps the values of small integer tensors that no other tensor determines, and of real ones.
+
+    The fake mode computes what follows from them.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        super().__init__()
+        self._mode = mode
+        self._fakes: Any = WeakTensorKeyDictionary()
+        """The fake tensor of each small real tensor that an operator has read."""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Return True, so that Dynamo compiles inside the mode as if it did not exist."""
+        return True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        args, kwargs = pytree.tree_map_only(torch.Tensor, self._with_value, (args, kwargs or {}))
+        result = func(*args, **kwargs)
+        if not _is_unknown_integer(result) or not _is_constructor(func, args, kwargs):
+            return result
+        return fake_constant(self._mode, lambda: func(*args, **kwargs))
+
+    def _with_value(self, tensor: torch.Tensor) -> Any:
+        if type(tensor) is not torch.Tensor or not _is_small_integer(tensor):
+            return tensor
+        if tensor not in self._fakes:
+            self._fakes[tensor] = known_fake(self._mode, tensor)
+        return self._fakes[tensor]
+
+
+def _is_small_integer(tensor: torch.Tensor) -> bool:
+    is_integer = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
+    is_dense = tensor.layout is torch.strided and not tensor.is_quantized and tensor.device.type == "cpu"
+    return is_integer and is_dense and tensor.numel() <= MOST_ELEMENTS
+
+
+def _is_unknown_integer(result: object) -> bool:
+    return isinstance(result, FakeTensor) and result.constant is None and _is_small_integer(result)
+
+
+def _is_constructor(func: Any, args: Any, kwargs: Any) -> bool:
+    """Return True for an operator that fills a new tensor from numbers alone, also random ones."""
+    if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
+        return False
+    has_tensors = any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves((args, kwargs)))
+    return not has_tensors and not func._schema.name.partition("::")[2].startswith(UNINITIALIZED)
 
 
 def _elements(tensor: Any) -> Any:
     if not isinstance(tensor, FakeTensor):
         return _tolist(tensor)
+    if tensor.constant is not None:
+        with without_fake_mode():
+            return _tolist(tensor.constant)
     if not tensor.ndim:
         return tensor.item()
     return [_elements(row) for row in tensor.unbind()]

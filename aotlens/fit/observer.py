@@ -26,6 +26,8 @@ from aotlens.build.kernel_memory import RULES, working_bytes
 from aotlens.capture.provenance.frames import user_frames
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.fit.collectives import Communication, OperatorCall
+from aotlens.fit.placeholders import READS_A_VALUE, Placeholders
+from aotlens.fit.storage_sizes import actual_bytes
 from aotlens.fit.work import WorkCounter
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node
@@ -44,8 +46,6 @@ __all__ = ["Observer", "StorageLife", "observing_memory"]
 
 MODULE_TEXT = "<aotlens "
 """Prefix of the file name of a compiled module's text."""
-READS_A_VALUE = "aten._local_scalar_dense.default"
-"""The operator that `item`, `bool`, `float` and `int` of a tensor call."""
 ORIGIN = Origin(NO_ORIGIN, "")
 """The origin of nodes for operators of eager code."""
 OUTERMOST = (lambda: None).__code__
@@ -81,6 +81,8 @@ class StorageLife:
 class Observer(TorchDispatchMode):
     """Records the storages that operators return, and the boundaries of steps."""
 
+    supports_higher_order_operators = True
+
     def __init__(
         self,
         after_step: Callable[["Observer"], None] = lambda observer: None,
@@ -105,10 +107,7 @@ class Observer(TorchDispatchMode):
         """The moment of the first operator of each backward."""
         self.optimizer_starts: list[int] = []
         """The moment at which each call of an optimizer's `step` begins."""
-        self.values_read: dict[Frames, int] = {}
-        """How often each line reads a value of a fake tensor."""
-        self.integers_read: set[Frames] = set()
-        """The lines among them that read an integer, which may determine sizes."""
+        self.placeholders = Placeholders()
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._phase: FitPhase = "setup"
         self._in_step = False
@@ -139,14 +138,11 @@ class Observer(TorchDispatchMode):
         except DATA_DEPENDENT_ERRORS:
             if str(func) != READS_A_VALUE:
                 raise
-            self.values_read[frames] = self.values_read.get(frames, 0) + 1
-            if isinstance(placeholder_value(args[0].dtype), int) and args[0].dtype is not torch.bool:
-                self.integers_read.add(frames)
-            return placeholder_value(args[0].dtype)
+            return self.placeholders.read(args[0].dtype, frames)
         self.work.count(func, args, kwargs or {}, result, tensors)
-        for leaf in pytree.tree_leaves(result):
-            if _is_counted(leaf):
-                self._record(leaf, str(func), frames, is_data)
+        results = [leaf for leaf in pytree.tree_leaves(result) if _is_counted(leaf)]
+        for leaf, size_bytes in zip(results, actual_bytes(func, args, results), strict=True):
+            self._record(leaf, str(func), frames, is_data, size_bytes)
         if self._is_collective(func):
             self._communicate((func, args, kwargs or {}), result, frames)
         if getattr(getattr(func, "_schema", None), "name", None) in RULES:
@@ -190,6 +186,10 @@ class Observer(TorchDispatchMode):
             self._add(
                 storage, replace(life, bytes=size_bytes, phase=self._phase, op="resize_", frames=frames)
             )
+
+    def forget_calls(self, count: int) -> None:
+        """Forget all calls of `step` but the first ones, as if the script had ended there."""
+        del self.boundaries[count:], self.work.at_ends[count:]
 
     def module_registers(self, module: torch.nn.Module, name: str, value: object) -> None:
         self._modules.add(module)
@@ -254,10 +254,16 @@ class Observer(TorchDispatchMode):
             return frames
         return self._forward_frames.get(node._sequence_nr()) or user_frames(OUTERMOST)
 
-    def _record(self, tensor: torch.Tensor, op: str, frames: Frames, is_data: bool) -> None:
+    def rng_state_is_read(self, state: torch.Tensor) -> None:
+        """Record the copy of a generator's state, which checkpoints save and no operator allocates."""
+        self._record(state, "torch.get_rng_state", user_frames(BACKWARD_CALL), is_data=False)
+
+    def _record(
+        self, tensor: torch.Tensor, op: str, frames: Frames, is_data: bool, least_bytes: int = 0
+    ) -> None:
         storage = tensor.untyped_storage()
         key = storage._cdata
-        size_bytes = storage.nbytes()
+        size_bytes = max(storage.nbytes(), least_bytes)
         if key in self._alive or not size_bytes:
             return
         text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
@@ -318,13 +324,6 @@ def _compiled_caller() -> FrameType | None:
     return None
 
 
-def placeholder_value(dtype: torch.dtype) -> bool | int | float:
-    """Return the value that the script reads from a fake tensor: False, 1, or 0.0."""
-    if dtype is torch.bool:
-        return False
-    return 0.0 if dtype.is_floating_point or dtype.is_complex else 1
-
-
 def _is_counted(leaf: object) -> bool:
     """Return True for a dense tensor; the inner tensors of a wrapper are counted instead of it."""
     return (
@@ -346,8 +345,20 @@ def observing_memory(observer: Observer | None = None) -> Iterator[Observer]:
     )
     resize = Replacement(*storage_resize_patch(observer.storage_resized))
     try:
-        with replacing(resize), observer:
+        with replacing(resize), replacing(_rng_replacement(observer)), observer:
             yield observer
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _rng_replacement(observer: Observer) -> Replacement:
+    """Return the replacement of the name that checkpoints use; Dynamo needs its own one unchanged."""
+    get_state = torch.get_rng_state
+
+    def get_rng_state() -> torch.Tensor:
+        state = get_state()
+        observer.rng_state_is_read(state)
+        return state
+
+    return Replacement(torch, "get_rng_state", get_rng_state, "allocates memory without an operator")

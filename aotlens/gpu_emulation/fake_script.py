@@ -4,6 +4,7 @@ Invariant: the order and the batches of data are real; everything computed from 
 """
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -15,12 +16,14 @@ from aotlens.torch_api.fake import FakeTensor, without_fake_mode
 _apply: Callable[..., Any] = vars(torch.nn.Module)["_apply"]
 _iterate: Callable[..., Any] = torch.utils.data.DataLoader.__iter__
 _make_loader: Callable[..., None] = torch.utils.data.DataLoader.__init__
+_deepcopy: Callable[..., Any] = torch.Tensor.__deepcopy__
 
 
 def fake_script_replacements() -> Iterator[Replacement]:
     """Yield the replacements for a script on fake tensors."""
     loader = torch.utils.data.DataLoader
     yield Replacement(torch.nn.Module, "_apply", apply_to_module, "fake parameters cannot be swapped")
+    yield Replacement(torch.Tensor, "__deepcopy__", copy_tensor, "fake tensors have no bytes to copy")
     yield Replacement(loader, "__iter__", batches, "a sampler needs numbers")
     yield Replacement(loader, "__init__", make_loader, "fake tensors do not pass between processes")
 
@@ -32,17 +35,39 @@ def apply_to_module(module: Any, fn: Callable[[Any], Any], recurse: bool = True)
     if recurse:
         for child in module.children():
             child._apply(fn)
-    for parameter in module._parameters.values():
-        if parameter is None:
-            continue
-        for tensor in (parameter, parameter.grad):
-            if tensor is not None:
-                with torch.no_grad():
-                    _set_data(tensor, fn(tensor))
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            module._parameters[name] = _applied(parameter, fn)
     for name, buffer in module._buffers.items():
         if buffer is not None:
             module._buffers[name] = fn(buffer)
     return module
+
+
+def _applied(parameter: Any, fn: Callable[[Any], Any]) -> Any:
+    """Return the parameter with `fn` applied to it and to its gradient.
+
+    To and from the device `meta` it is another tensor, because torch does not exchange their data.
+    """
+    with torch.no_grad():
+        other = fn(parameter)
+        if (other.device.type == "meta") != (parameter.device.type == "meta"):
+            return torch.nn.Parameter(other, parameter.requires_grad)
+        _set_data(parameter, other)
+        if parameter.grad is not None:
+            _set_data(parameter.grad, fn(parameter.grad))
+    return parameter
+
+
+def copy_tensor(tensor: Any, memo: dict[int, Any]) -> Any:
+    """Replace `Tensor.__deepcopy__`, which copies the storage of a fake tensor with a known value."""
+    if not isinstance(tensor, FakeTensor) or not tensor.is_leaf:
+        return _deepcopy(tensor, memo)
+    if id(tensor) not in memo:
+        copied: Any = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        copied.grad = deepcopy(tensor.grad, memo)
+        memo[id(tensor)] = copied
+    return memo[id(tensor)]
 
 
 def _set_data(tensor: Any, other: Any) -> None:

@@ -37,6 +37,8 @@ __all__ = [
     "is_same_expression",
     "is_traceable_wrapper_subclass",
     "is_traceable_wrapper_subclass_type",
+    "keep_constants",
+    "known_fake",
     "meta_kernel_strides",
     "mute_fake_tensor_log",
     "suggest_memory_format",
@@ -148,6 +150,35 @@ def fake_constant(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> Fak
     with unset_fake_temporarily():
         real = make()
     return mode.fake_tensor_converter.from_real_tensor(mode, real, make_constant=True)
+
+
+def keep_constants(mode: FakeTensorMode, is_kept: Callable[[torch.Tensor], bool]) -> None:
+    """Let the mode also compute the values of these tensors from constants; torch does so for one element.
+
+    This is no subclass of the mode: higher-order operators look up kernels by its exact class.
+    """
+    changed: Any = mode
+    may_turn_const = mode.may_turn_const
+
+    def may_be_constant(tensor: torch.Tensor) -> bool:
+        is_real = not isinstance(tensor, FakeTensor) and tensor.device.type == "cpu"
+        return may_turn_const(tensor) or (is_real and is_kept(tensor))
+
+    changed.may_turn_const = may_be_constant
+
+
+def known_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> FakeTensor:
+    """Return the fake tensor of a real one; its value is known until it is mutated.
+
+    The mode memoises fake tensors, so this must be called once for each tensor.
+    """
+    converter = mode.fake_tensor_converter
+    fake = converter.from_real_tensor(mode, tensor)
+    if fake.constant is None:
+        with unset_fake_temporarily():
+            fake.constant = tensor.detach().clone()
+        converter.add_constant_storage_mapping(fake)
+    return fake
 
 
 def with_lazy_shape_env(fake_mode: FakeTensorMode) -> FakeTensorMode:

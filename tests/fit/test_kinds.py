@@ -12,7 +12,8 @@ from torch.utils.checkpoint import checkpoint
 
 from aotlens.compiled import Compiled
 from aotlens.fit.graph_lines import GraphLines
-from aotlens.fit.observer import Observer, observing_memory, placeholder_value
+from aotlens.fit.observer import Observer, observing_memory
+from aotlens.fit.placeholders import placeholder_value
 from aotlens.fit.step import fit_of, period_of
 from aotlens.model.fit import Fit
 from aotlens.options import CompileOptions
@@ -93,7 +94,8 @@ def test_inputs_buffers_outputs_and_saved_values() -> None:
 
 
 def test_a_checkpoint_saves_nothing_in_the_forward() -> None:
-    assert bytes_of(train(checkpointed=True), "saved activation") == 4  # the gradient of the loss
+    gradient_of_loss, rng_state = 4, torch.get_rng_state().nbytes
+    assert bytes_of(train(checkpointed=True), "saved activation") == gradient_of_loss + rng_state
     assert train(checkpointed=True).step_peak_bytes >= train().step_peak_bytes - 4 * ROWS * HIDDEN
 
 
@@ -138,8 +140,8 @@ def test_values_that_fake_tensors_lack() -> None:
     with FakeTensorMode(), observing_memory() as observer:
         assert (torch.ones(3).sum().item(), torch.ones(3, dtype=torch.int64).sum().item()) == (0.0, 1)
         assert not (torch.ones(3).sum() > 2)
-    assert sum(observer.values_read.values()) == 3
-    assert len(observer.integers_read) == 1
+    assert sum(observer.placeholders.values_read.values()) == 3
+    assert len(observer.placeholders.integers_read) == 1
     assert placeholder_value(torch.bfloat16) == 0.0
 
 
@@ -152,3 +154,25 @@ def test_working_memory_of_a_kernel_is_freed_at_once() -> None:
     (working,) = [each for each in fit.allocations if each.kind == "working memory"]
     assert working.freed == working.made + 1
     assert working.bytes == 4 * 32 * WIDTH
+
+
+def test_a_scalar_loss_keeps_the_storage_of_all_losses() -> None:
+    """So does the real one, and autograd's caller usually holds it until the next step."""
+    rows, targets = torch.ones(ROWS, WIDTH), torch.zeros(ROWS, WIDTH)
+    real = nn.functional.mse_loss(rows, targets).untyped_storage().nbytes()
+    with FakeTensorMode(allow_non_fake_inputs=True), observing_memory() as observer:
+        loss = nn.functional.mse_loss(rows, targets)
+        (life,) = [life for life in observer.lives if life.op == "aten.mse_loss.default" and not life.kind]
+        (working,) = [life for life in observer.lives if life.kind == "working memory"]
+        del loss
+    assert (life.bytes, working.bytes) == (real, real) == (4 * ROWS * WIDTH, 4 * ROWS * WIDTH)
+
+
+def test_statistics_of_a_mixed_precision_norm_are_float32() -> None:
+    norm, rows = nn.LayerNorm(WIDTH), torch.ones(ROWS, WIDTH, dtype=torch.bfloat16)
+    real = torch.native_layer_norm(rows, [WIDTH], norm.weight, norm.bias, 1e-5)
+    with FakeTensorMode(allow_non_fake_inputs=True), observing_memory() as observer:
+        fakes = torch.native_layer_norm(rows, [WIDTH], norm.weight, norm.bias, 1e-5)
+        lives = [life.bytes for life in observer.lives if life.op == "aten.native_layer_norm.default"]
+        del fakes
+    assert lives == [tensor.untyped_storage().nbytes() for tensor in real]
