@@ -60,7 +60,7 @@ class StepWatch:
         self._discard_test(observer)
 
     def _discard_test(self, observer: Observer) -> None:
-        del observer.boundaries[self._end_of_test - self._period :]
+        observer.forget_calls(self._end_of_test - self._period)
 
     def unknown_integers(self, observer: Observer) -> frozenset[Frames]:
         """Return the lines that read integers on which sizes may depend."""
