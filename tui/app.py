@@ -40,6 +40,7 @@ from tui.keys import APP_BINDINGS
 from tui.messages import (
     CancelWanted,
     EditsTried,
+    GpuWanted,
     ReportReady,
     SelectionChanged,
     SelectionWeighed,
@@ -52,7 +53,9 @@ from tui.messages import (
     WhatIfWanted,
 )
 from tui.panes.base import Subject
+from tui.panes.registry import KERNELS_TAB
 from tui.panes.saved import SavedPane
+from tui.picking import GpuAnswer, GpuScreen
 from tui.preferences import Preferences, Remembered, checked
 from tui.selecting import Selecting
 from tui.tracing import NONE, Questions, Tracing
@@ -152,18 +155,23 @@ class AotlensApp(App[int]):
         self.state = TraceState("tracing", self.state.trace + 1)
         self._started = time.monotonic()
         self.workbench.show_tracing(has_result=self.report is not None)
+        self.workbench.kernels.show_compiling(None)
         self._tick()
         self.tracing.start(self.state.trace, self.post_message, fresh, questions)
 
     def on_trace_progress(self, event: TraceProgress) -> None:
         if self._is_current(event.trace):
-            self.state = self.state.reached(phase_of(event.stage, event.detail), self.elapsed_s)
+            phase = phase_of(event.stage, event.detail)
+            self.state = self.state.reached(phase, self.elapsed_s)
+            if phase.kind == "kernels":
+                self.workbench.kernels.show_compiling(phase)
             self._tick()
 
     def on_trace_ended(self, event: TraceEnded) -> None:
         """Show the newest trace's answer; a stale one is dropped."""
         if not self._is_current(event.trace):
             return
+        self.workbench.kernels.show_compiling(None)
         phase = "ready" if event.report is not None else "failed"
         self.state = replace(self.state, phase=phase, failure=event.failure, elapsed_ms=event.elapsed_ms)
         if event.report is not None:
@@ -187,6 +195,18 @@ class AotlensApp(App[int]):
             self.notify(f"To evaluate this change: {command}", title=title, markup=False)
             return
         self.start_trace(questions=Questions(what_if=(event.change,)))
+
+    def on_gpu_wanted(self, event: GpuWanted) -> None:
+        if self.tracing is not None:
+            self.push_screen(GpuScreen(self.tracing.gpu), self._choose_gpu)
+
+    def _choose_gpu(self, choice: GpuAnswer | None) -> None:
+        """Trace for another GPU, in the tab that shows its kernels."""
+        if choice is None or self.tracing is None or choice.name == self.tracing.gpu:
+            return
+        self.tracing.choose_gpu(choice.name)
+        self.workbench.open_tab(KERNELS_TAB)
+        self.start_trace()
 
     def on_selection_changed(self, event: SelectionChanged) -> None:
         if self.selecting is not None:

@@ -77,6 +77,10 @@ class WhatIfWanted(Message):
         self.change = change
 
 
+class GpuWanted(Message):
+    """The user wants to choose the GPU whose kernels are shown."""
+
+
 class SelectionChanged(Message):
     """The user selected other values: the totals of this change are wanted; empty for no selection."""
 

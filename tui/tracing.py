@@ -51,6 +51,11 @@ class Tracing(Protocol):
 
     def start(self, trace: int, post: Post, fresh: bool, questions: Questions = NONE) -> None: ...
 
+    @property
+    def gpu(self) -> str | None: ...
+
+    def choose_gpu(self, name: str | None) -> None: ...
+
     def weigh(self, number: int, change: str, post: Post) -> None: ...
 
     def try_texts(self, number: int, texts: tuple[tuple[str, str], ...], post: Post) -> None: ...
@@ -93,6 +98,15 @@ class WorkerTracing:
         self._job: Job | None = None
         self._question: Job | None = None
         """The running question about the selection, beside the trace."""
+
+    @property
+    def gpu(self) -> str | None:
+        """Return the GPU whose kernels are shown; None for no kernels."""
+        return self._target.options.gpu
+
+    def choose_gpu(self, name: str | None) -> None:
+        """Set the GPU of the next trace."""
+        self._target = replace(self._target, options=replace(self._target.options, gpu=name))
 
     def weigh(self, number: int, change: str, post: Post) -> None:
         """Ask for the totals of a change, and cancel the question before; an empty change only cancels."""

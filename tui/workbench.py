@@ -21,9 +21,10 @@ from tui.finding import finder
 from tui.fitting import Fitting
 from tui.keys import bind
 from tui.layout import WORKBENCH_CSS
-from tui.messages import CancelWanted, TargetChosen, TraceWanted
+from tui.messages import CancelWanted, GpuWanted, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
 from tui.panes.diagnostics import DiagnosticsPane
+from tui.panes.kernels import KernelsPane
 from tui.panes.registry import CHOICES, KEYS, TAB_KEYS, TABS
 from tui.panes.source import SourcePane
 from tui.panes.step import StepPane
@@ -72,6 +73,7 @@ class Workbench(Screen[object]):
         ),
         bind("targets", "t", "targets", ("", "Go to the list of targets.")),
         bind("retrace", "r", "retrace", ("Retrace", "Run the script and trace it again.")),
+        bind("gpu", "ctrl+g", "gpu", ("", "Choose the GPU whose kernels are shown.")),
         bind("verify", "v", "verify", ("Verify", "Trace again, and compare each target with eager.")),
         bind("cancel", "escape", "escape", ("", "Clear the filter, or stop the running trace.")),
     ]
@@ -134,6 +136,10 @@ class Workbench(Screen[object]):
     def pane(self) -> Pane:
         """Return the open tab."""
         return self.query_one(f"#{TABS[self.tab_index][0].TAB}", Pane)
+
+    @property
+    def kernels(self) -> KernelsPane:
+        return self.query_one(KernelsPane)
 
     @property
     def step(self) -> StepPane:
@@ -311,10 +317,14 @@ class Workbench(Screen[object]):
     # The other keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self.can_trace if action in ("retrace", "verify") else True
+        return self.can_trace if action in ("retrace", "verify", "gpu") else True
 
     def action_retrace(self) -> None:
         self.post_message(TraceWanted())
+
+    def action_gpu(self) -> None:
+        """Choose the GPU whose kernels are shown."""
+        self.post_message(GpuWanted())
 
     def action_verify(self) -> None:
         """Compare the first call of each target with eager."""

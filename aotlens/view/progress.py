@@ -22,6 +22,8 @@ class Phase:
     """A participle and its object, such as `tracing Block.forward`."""
     stage: str = ""
     """The pipeline's stage within the phase; empty where it has none."""
+    kernel: str = ""
+    """The kernel that was generated last."""
 
     def __str__(self) -> str:
         return f"{self.words}: {self.stage}" if self.stage else self.words
@@ -65,6 +67,7 @@ def phase_of(stage: str, detail: str) -> Phase:
 
 
 def _kernel_phase(stage: str) -> Phase:
-    """`kernels for sm_90: 12 of 45` is generating kernels for sm_90 (12 of 45)."""
-    subject, separator, count = stage.partition(": ")
-    return Phase("kernels", f"generating {subject}" + (f" ({count})" if separator else ""))
+    """`kernels for sm_90: 12 of 45: triton_0` is generating kernels for sm_90 (12 of 45)."""
+    subject, separator, rest = stage.partition(": ")
+    count, _, kernel = rest.partition(": ")
+    return Phase("kernels", f"generating {subject}" + (f" ({count})" if separator else ""), kernel=kernel)

@@ -11,7 +11,7 @@ def test_each_message_is_one_phase_in_words() -> None:
         ("joint", "GPT.forward"),
         ("capture", ""),
         ("code for sm_90", "GPT.forward"),
-        ("kernels for sm_90: 12 of 45", "GPT.forward"),
+        ("kernels for sm_90: 12 of 45: triton_poi_fused_0", "GPT.forward"),
         ("report", ""),
     )
     assert [str(phase_of(*message)) for message in messages] == [

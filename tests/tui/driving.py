@@ -42,6 +42,11 @@ class FakeTracing:
         self.tried: list[tuple[int, Texts]] = []
         """Number and edited files of each trial."""
 
+    gpu: str | None = None
+
+    def choose_gpu(self, name: str | None) -> None:
+        self.gpu = name
+
     def weigh(self, number: int, change: str, post: Post) -> None:
         self.weighed.append((number, change))
         self.post = post

@@ -9,7 +9,9 @@ from textual.widget import Widget
 
 from aotlens.model.report import Kernel
 from aotlens.view.kernels import TRITON, kernel_texts
+from aotlens.view.progress import Phase
 from aotlens.view.tabs.kernels import (
+    compiling_lines,
     kernel_details,
     kernel_listing,
     kernel_totals,
@@ -19,6 +21,7 @@ from aotlens.view.tabs.kernels import (
 from aotlens.view.tabs.rows import Line
 from aotlens.view.tabs.source import from_text
 from tui.keys import LEFT, RIGHT, bind
+from tui.messages import GpuWanted
 from tui.panes.base import Pane, Subject
 from tui.widgets.bars import ChoiceBar
 from tui.widgets.code import CodeView
@@ -39,10 +42,13 @@ class KernelsPane(Pane):
         bind(
             "kernels.next", RIGHT, "language(1)", ("Next", "Show the next language of the kernel."), shown="]"
         ),
+        bind("kernels.gpu", "c", "gpu", ("GPU", "Choose the GPU whose kernels are shown.")),
         bind("kernels.lines", "l", "lines", ("By line", "Show the cost of each line, or each kernel.")),
     ]
     DEFAULT_CSS = """
     KernelsPane #kernels-total { height: auto; max-height: 2; }
+    KernelsPane #compiling { height: auto; max-height: 50%; display: none; }
+    KernelsPane.-compiling #compiling { display: block; }
     KernelsPane #kernel-table { height: 1fr; }
     KernelsPane #line-table { height: 1fr; display: none; }
     KernelsPane #languages, KernelsPane #kernel-text { display: none; }
@@ -58,9 +64,12 @@ class KernelsPane(Pane):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.language = ""
+        self.compiled: tuple[str, ...] = ()
+        """The kernels that the running trace has generated."""
 
     def compose(self) -> ComposeResult:
         yield LineList(id="kernels-total")
+        yield LineList(id="compiling")
         yield VirtualTable(id="kernel-table")
         yield VirtualTable(id="line-table")
         yield ChoiceBar("›", id="languages")
@@ -69,12 +78,30 @@ class KernelsPane(Pane):
 
     def on_mount(self) -> None:
         self.query_one("#kernels-total").can_focus = False
+        self.query_one("#compiling").can_focus = False
 
     def fill(self, subject: Subject) -> None:
         self.query_one("#kernels-total", LineList).show((kernel_totals(subject.target),))
         self.query_one("#line-table", VirtualTable).show(line_listing(subject.target))
         self.query_one("#kernel-table", VirtualTable).show(kernel_listing(subject.target))
         self._describe()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.can_trace if action == "gpu" else True
+
+    def action_gpu(self) -> None:
+        """Choose the GPU whose kernels are shown."""
+        self.post_message(GpuWanted())
+
+    def show_compiling(self, phase: Phase | None) -> None:
+        """Show the kernels that a running trace has generated so far; None once it has ended."""
+        if phase is None:
+            self.compiled = ()
+        elif phase.kernel and phase.kernel not in self.compiled:
+            self.compiled = (*self.compiled, phase.kernel)
+        self.set_class(phase is not None, "-compiling")
+        if phase is not None:
+            self.query_one("#compiling", LineList).show(tuple(compiling_lines(phase, self.compiled)))
 
     def main(self) -> Widget:
         return self.query_one("#line-table" if self.has_class("-lines") else "#kernel-table")

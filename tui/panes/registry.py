@@ -38,4 +38,6 @@ CHOICES = tuple((key, label, short) for key, (_, label, short) in zip(KEYS, TABS
 TAB_KEYS = "1 … 9 0 w F"
 """The keys of all tabs, as the help shows them."""
 
+KERNELS_TAB = [pane for pane, _, _ in TABS].index(KernelsPane)
+
 LOG_KEY = CHOICES[[pane for pane, _, _ in TABS].index(LogPane)][0]

@@ -154,7 +154,8 @@ class _Generation:
         texts = tuple(text for text in built.texts if text[0] in self._request.texts)
         done = self._result.kernels
         done[source.phase, source.name] = replace(built, texts=texts)
-        announce_stage(f"kernels for {self._request.target.sm}: {len(done)} of {self._wanted}")
+        count = f"{len(done)} of {self._wanted}"
+        announce_stage(f"kernels for {self._request.target.sm}: {count}: {source.name}")
 
     def _disassemble(self) -> None:
         """Add the SASS of every kernel, where it is requested and available."""

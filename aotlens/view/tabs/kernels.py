@@ -3,7 +3,7 @@
 Names, totals and times come from `aotlens.view.kernels`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from aotlens.model.report import Kernel, KernelAccess, KernelConfig, LineCost, Span, Target, Unfused
 from aotlens.model.spans import line_of, line_text, text_of, texts
@@ -18,6 +18,7 @@ from aotlens.view.kernels import (
     short_name,
 )
 from aotlens.view.plots import bar
+from aotlens.view.progress import Phase
 from aotlens.view.quantities import counted, human_bytes, human_flops, human_us, percent, ratio
 from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part, size_part
 
@@ -277,3 +278,10 @@ def resources_text(config: KernelConfig) -> str:
     shared = f", {human_bytes(config.shared_bytes)} shared" if config.shared_bytes else ""
     launch = f"{block_sizes_text(config)} {config.warps} warps".lstrip()
     return f"{launch} · {config.registers} registers{spills}{shared}"
+
+
+def compiling_lines(phase: Phase, names: Sequence[str]) -> Iterator[Line]:
+    """Yield the state of a trace that generates kernels, and the kernels so far, the newest first."""
+    yield Line((Part("› ", "accent"), Part(str(phase))))
+    for name in reversed(names):
+        yield Line((Part("  + ", "ok"), Part(name, "name")))
