@@ -21,6 +21,7 @@ from lsp_server.document import Document
 from lsp_server.fix_trials import FixTrials
 from lsp_server.protocol import Protocol
 from lsp_server.settings import Settings
+from lsp_server.step_runs import StepRuns
 from lsp_server.targets import Scan, scan
 from lsp_server.trace_log import age_text, named_log, read_log
 from lsp_server.tracer import Tracer, WorkerFactory
@@ -54,6 +55,7 @@ class Server(LanguageServer):
         self.tracer = Tracer(self, self.views, worker_factory)
         self.tracer.on_change = self.send_status
         self.fix_trials = FixTrials(self, self.views)
+        self.step_runs = StepRuns(self, self.views)
         self.exit_code = 1
         """The exit code of the process: 0 once the client has sent `shutdown`."""
         self.problems: list[str] = []
@@ -118,6 +120,13 @@ class Server(LanguageServer):
         self._unsure.add(path)
         self.background(self.scan_and_publish(path))
         self.background(self.attach_log(path))
+        self.background(self.attach_step(path))
+
+    async def attach_step(self, path: str) -> None:
+        """Show the last result of `aotlens fit` for a script that was opened."""
+        if await self.step_runs.attach(path, self.settings):
+            self.publish_all()
+            self.refresh()
 
     async def attach_log(self, path: str) -> None:
         """Show the facts of the log that the file's project names, once for each time that it was written."""
@@ -268,6 +277,7 @@ class Server(LanguageServer):
         """Stop all processes and delete all files."""
         self.tracer.restart()
         self.fix_trials.end()
+        self.step_runs.end()
         self.written.remove()
 
     def show_document(self, uri: str, line: int = 0) -> bool:

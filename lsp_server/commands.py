@@ -18,13 +18,14 @@ from aotlens.model.failure import NOT_THE_FILES, Failure
 from aotlens.model.files import described, same_capture
 from aotlens.model.report import Target
 from aotlens.model.source import Outcome
+from aotlens.view.step_lines import step_words
 from aotlens.view.verdicts import WORST_FIRST
 from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of
 from lsp_server.menus import TARGETS, TUI, exported_file, targets, tui_command
 from lsp_server.settings import from_data
 from lsp_server.tracer import Result
-from lsp_server.translate.lenses import CANCEL, EXPLAIN, SHOW, TRACE, TRY_FIXES, VERIFY
+from lsp_server.translate.lenses import CANCEL, EXPLAIN, FIT, SHOW, TRACE, TRY_FIXES, VERIFY
 from lsp_server.translate.pages import Page, first_line, parse, parts_of, target_of, text_of, trace_of
 from lsp_server.views import TraceKey
 
@@ -101,6 +102,26 @@ async def try_fixes(server: Server, uri: str) -> Result:
     return {"passed": len(outcomes), "tried": len(answer.fixes), "message": message}
 
 
+async def will_it_fit(server: Server, uri: str) -> Result:
+    """Run the script as `aotlens fit` does, and show the memory of its step beside the source."""
+    path = path_of(uri)
+    refusal = _refusal(server, path, uri)
+    if path is None or refusal:
+        server.say(refusal, types.MessageType.Warning)
+        return {"failure": "refused", "message": refusal}
+    _say_unsaved(server, path)
+    answer = await server.step_runs.run(path, server.settings, server.tracer.cwd)
+    if isinstance(answer, Failure):
+        if answer.kind != "cancelled":
+            server.say(answer.message)
+        return {"failure": answer.kind, "message": answer.message}
+    server.publish_all()
+    server.refresh()
+    message, is_ok = step_words(answer), answer.fits is None or answer.fits.ok
+    server.say(message, types.MessageType.Info if is_ok else types.MessageType.Warning)
+    return {"peakBytes": answer.step_peak_bytes, "fits": is_ok, "message": message}
+
+
 async def export(server: Server, uri: str, qualname: str, destination: str | None = None) -> Result:
     """Write a traced target as a module that needs no aotlens, as `aotlens export` does, and open it.
 
@@ -159,7 +180,11 @@ def _not_exported(server: Server, message: str) -> Result:
 async def cancel(server: Server, uri: str | None = None) -> int:
     """Stop the traces of a file and the runs that try its fixes, or all; how many."""
     path = path_of(uri) if uri else None
-    return server.tracer.cancel(path=path) + server.fix_trials.cancel(path=path)
+    return (
+        server.tracer.cancel(path=path)
+        + server.fix_trials.cancel(path=path)
+        + (server.step_runs.cancel(path=path))
+    )
 
 
 async def show(server: Server, uri: str, qualname: str, part: str = "forward") -> Result:
@@ -283,6 +308,7 @@ def on_trust(server: Server, params: object) -> None:
 def on_progress_cancel(server: Server, params: types.WorkDoneProgressCancelParams) -> None:
     server.tracer.cancel(token=params.token)
     server.fix_trials.cancel(token=params.token)
+    server.step_runs.cancel(token=params.token)
 
 
 def on_shutdown(server: Server, params: None) -> None:
@@ -290,6 +316,7 @@ def on_shutdown(server: Server, params: None) -> None:
     server.exit_code = 0
     server.tracer.cancel()
     server.fix_trials.cancel()
+    server.step_runs.cancel()
 
 
 async def _trace(
@@ -357,6 +384,7 @@ COMMANDS = {
     TRACE: trace,
     VERIFY: verify,
     TRY_FIXES: try_fixes,
+    FIT: will_it_fit,
     EXPORT: export,
     CANCEL: cancel,
     SHOW: show,

@@ -19,6 +19,7 @@ from lsp_server.translate.hints import inlay_hints
 from lsp_server.translate.hover import hover
 from lsp_server.translate.lenses import OPEN_TUI, code_lenses
 from lsp_server.translate.refactors import candidates_at, fixes_for, grad_action, refactors
+from lsp_server.translate.steps import step_hints, step_lenses
 
 Actions = list[types.CodeAction] | list[types.Command]
 
@@ -57,11 +58,12 @@ def on_inlay_hint(server: Server, params: types.InlayHintParams) -> list[types.I
     if opened is None:
         return None
     shown = server.views.shown_in(opened[0])
-    return [
+    hints = [
         hint
         for trace_view in shown
         for hint in inlay_hints(server.views, trace_view, server.settings, params.range)
     ]
+    return hints + step_hints(server.views, opened[0], server.settings, params.range)
 
 
 async def on_code_lens(server: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
@@ -71,6 +73,7 @@ async def on_code_lens(server: Server, params: types.CodeLensParams) -> list[typ
     path, document = opened
     seen = await server.scan(path, document)
     lenses = code_lenses(server.views, path, document.uri, seen.targets)
+    lenses += step_lenses(server.views, path, document.uri, document.lines)
     return [lens for lens in lenses if server.settings.terminal or not _opens_tui(lens)]
 
 
@@ -90,7 +93,9 @@ async def on_code_action(server: Server, params: types.CodeActionParams) -> Acti
         *trace_actions(document, seen.targets, line),
     ]
     if not server.client.lenses:
-        actions += lens_actions(code_lenses(server.views, path, document.uri, seen.targets), line)
+        lenses = code_lenses(server.views, path, document.uri, seen.targets)
+        lenses += step_lenses(server.views, path, document.uri, document.lines)
+        actions += lens_actions(lenses, line)
     titles = {action.title for action in actions}
     actions += [action for action in offered if action.title not in titles]
     only = params.context.only

@@ -137,6 +137,9 @@ def files_of(report: Report, resolve: Resolve) -> set[str]:
     spans = [target.span for target in report.targets if target.span]
     spans += [spot.span for target in report.targets for spot in _spots(target)]
     spans += [finding.span for _, finding in _findings(report) if finding.span]
+    if report.fit is not None:
+        spans += [row.span for row in report.fit.by_line if row.span]
+        spans += [report.fit.at.span] if report.fit.at.span else []
     return {resolve(name) for name in {span.file for span in spans}}
 
 

@@ -158,6 +158,8 @@ class Views:
         self.failures: dict[TraceKey, FailedTrace] = {}
         self.tested: dict[str, HeldTrace] = {}
         """By script: the report of `aotlens why --try-fixes`. Only its fixes are shown."""
+        self.steps: dict[str, HeldTrace] = {}
+        """By script: the report of `aotlens fit`."""
         self._snapshots: list[Snapshot] = []
         self._numbers = count()
 
@@ -198,6 +200,21 @@ class Views:
         """Offer the fixes of a report, instead of those of an earlier run of the script."""
         held = self.tested[path] = self._with_current_lines((path, None), report, indices, snapshot)
         return held
+
+    def hold_step(
+        self, path: str, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
+    ) -> HeldTrace:
+        """Show the memory of a script's step, instead of that of an earlier run."""
+        held = self.steps[path] = self._with_current_lines((path, None), report, indices, snapshot)
+        return held
+
+    def steps_in(self, path: str) -> Iterator[tuple[HeldTrace, FileView]]:
+        """Yield the results of `aotlens fit` that have lines in a file."""
+        return ((held, held.views[path]) for held in self.steps.values() if path in held.views)
+
+    def path_of(self, held: HeldTrace, span: Span) -> str:
+        """Return the path by which documents know the file of a span."""
+        return real_path(os.path.join(os.path.dirname(held.key[0]), span.file))
 
     def _with_current_lines(
         self, key: TraceKey, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
@@ -250,12 +267,13 @@ class Views:
         """Drop every trace, failure and tested fix."""
         self.traces.clear()
         self.tested.clear()
+        self.steps.clear()
         for key in list(self.failures):
             self.clear_failure(key)
 
     def files(self) -> set[str]:
         """Return every file with facts of a trace or a failure."""
-        every = {file for held in self.traces.values() for file in held.views}
+        every = {file for held in (*self.traces.values(), *self.steps.values()) for file in held.views}
         return every | {failed.file for failed in self.failures.values()}
 
     def opened(self, path: str, document: Document) -> None:
@@ -296,9 +314,12 @@ class Views:
                 if finding not in seen and (target is None or shown.has(target)):
                     seen.add(finding)
                     yield shown, finding
+        for held, view in self.steps_in(path):
+            for _, finding in view.index.diagnostics:
+                yield Shown(held, view, frozenset()), finding
 
     def _file_views(self, path: str) -> list[FileView]:
-        every = (*self.traces.values(), *self.tested.values())
+        every = (*self.traces.values(), *self.tested.values(), *self.steps.values())
         return [held.views[path] for held in every if path in held.views]
 
     def _current(self, path: str, otherwise: list[str]) -> list[str]:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import pytest
+from lsprotocol import types
 
 from aotlens.compare.difference import report_change
 from aotlens.diagnostics.budgets import Budget
 from aotlens.diagnostics.checked import Checked, CheckedTarget, Finding
+from aotlens.diagnostics.step_memory import step_findings
 from aotlens.model import Partition, Report, SavedValue, Target
 from aotlens.render import findings_json, findings_text, github, sarif
 from aotlens.render.html.build import html_page
@@ -24,9 +26,12 @@ from aotlens.view.tabs import changes, diagnostics, fit, kernels, ledger, memory
 from aotlens.view.tabs.overview import overview
 from aotlens.view.tabs.rows import Line, Listing
 from lsp_server.index import build
+from lsp_server.settings import Settings
 from lsp_server.translate.expression import expression_text
 from lsp_server.translate.hover import argument_text, function_text
-from tests.fit.sample import MIB, on_gpu, sample_fit, sample_fit_report
+from lsp_server.translate.steps import step_hints, step_lenses
+from lsp_server.views import Views
+from tests.fit.sample import GATED, LAYER, MIB, on_gpu, sample_fit, sample_fit_report
 from tests.report.sample import (
     MODEL,
     chosen_partition,
@@ -226,6 +231,28 @@ def test_the_step_reads_the_same_everywhere(words: str) -> None:
     }
     missing = [name for name, text in front_ends.items() if squeezed(words) not in squeezed(text)]
     assert missing == []
+
+
+def test_the_step_reads_the_same_in_the_editor() -> None:
+    step = on_gpu(sample_fit(), 13 * MIB)
+    views, path = Views(), str(MODEL)
+    snapshot = views.snapshot(path)
+    report = replace(sample_fit_report(step), diagnostics=tuple(step_findings(step)))
+    views.hold_step(path, report, views.prepare(report, path, snapshot.lines.traced), snapshot)
+    whole = types.Range(types.Position(0, 0), types.Position(1000, 0))
+    (lens,) = step_lenses(views, path, MODEL.as_uri(), snapshot.lines.traced)
+    hints = {hint.position.line + 1: hint for hint in step_hints(views, path, Settings(), whole)}
+    assert lens.command is not None
+    assert lens.command.title == (
+        "step: 12.0 MiB at the peak, in the backward; does not fit T4: 14.0 MiB reserved of 13.0 MiB, 1.0 MiB"
+        " too little"
+    )
+    assert {line: hint.label for line, hint in hints.items()} == {
+        GATED.line: "6.0 MiB at the step's peak",
+        LAYER.line: "2.0 MiB at the step's peak",
+    }
+    assert "- 6.0 MiB saved activation" in str(hints[GATED.line].tooltip)
+    assert [finding.code for _, finding in views.findings(path)] == ["AL307", "AL308"]
 
 
 def test_a_difference_has_one_sign_everywhere() -> None:

@@ -14,9 +14,10 @@ from aotlens.check.tracing import Traced
 from aotlens.fit.job import FIT_CHILD, FitJob
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
+from aotlens.model.spans import relative_path
 from aotlens.session.script.source import load_script
 from aotlens.session.why.observation import observe_script
-from aotlens.worker.fit_results import FitResults, FitRun, open_fit_results
+from aotlens.worker.fit_results import FitResults, FitRun, open_fit_results, with_files
 
 __all__ = ["find_step_files", "measure_steps"]
 
@@ -57,7 +58,9 @@ def measure_steps(
 
 def _known(results: FitResults, file: SourceFile) -> Report | None:
     stored = results.find(file.path, file.argv)
-    return stored[0] if stored is not None and stored[1] == file.settings.options.gpu else None
+    if stored is None or stored[1] != file.settings.options.gpu:
+        return None
+    return with_files(stored[0], relative_path)
 
 
 def _measured(results: FitResults | None, file: SourceFile) -> Traced:

@@ -3,16 +3,16 @@
 Invariant: the findings need no second run; each names bytes that the result holds.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 
 from aotlens.diagnostics.findings import Limits
 from aotlens.diagnostics.rule import Rule
 from aotlens.model.fit import Fit, FitKind
 from aotlens.model.report import Diagnostic, Related
-from aotlens.model.source import Cost, Span
+from aotlens.model.source import Cost
 from aotlens.view.fit import gpu_words, peak_words
 from aotlens.view.quantities import human_bytes, percent
+from aotlens.view.step_lines import line_totals
 
 __all__ = ["RULES", "largest_lines", "step_findings"]
 
@@ -77,14 +77,7 @@ def step_findings(fit: Fit, limits: Limits = Limits()) -> Iterator[Diagnostic]: 
 
 def largest_lines(fit: Fit) -> tuple[Related, ...]:
     """Return the lines that hold most at the peak, each with its kinds together."""
-    sizes: Counter[tuple[str, int]] = Counter()
-    spans: dict[tuple[str, int], Span] = {}
-    for row in fit.by_line:
-        if row.span is not None:
-            line = row.span.file, row.span.line
-            sizes[line] += row.bytes
-            spans.setdefault(line, row.span)
     return tuple(
-        Related(spans[line], f"{human_bytes(size_bytes)} held at the peak")
-        for line, size_bytes in sizes.most_common(MOST_RELATED)
+        Related(total.span, f"{human_bytes(total.bytes)} held at the peak")
+        for total in line_totals(fit)[:MOST_RELATED]
     )

@@ -5,7 +5,7 @@ front end that shows it runs nothing.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from aotlens.model.codec import decode, encode
 from aotlens.model.report import Report
 from aotlens.worker.answers import changed_since, file_digest
 
-__all__ = ["FitResults", "FitRun", "open_fit_results"]
+__all__ = ["FitResults", "FitRun", "open_fit_results", "with_files"]
 
 KIND = "fit-results"
 
@@ -43,7 +43,7 @@ def open_fit_results() -> "FitResults | None":
 
 @dataclass(frozen=True, slots=True)
 class FitResults:
-    """Reads and writes the last result of a script and its arguments."""
+    """Reads and writes the last result of a script and its arguments; its spans have absolute paths."""
 
     store: Store
 
@@ -64,8 +64,25 @@ class FitResults:
         if report.fit is None or any(changed_since(file, run.started) for file in run.files):
             return
         read = {file: file_digest(file) for file in run.files}
-        entry = {"read": read, "gpu": run.gpu, "report": encode(report)}
+        entry = {"read": read, "gpu": run.gpu, "report": encode(with_files(report, os.path.abspath))}
         self.store.put(KIND, _key(run.path, run.argv), entry)
+
+
+def with_files(report: Report, rename: Callable[[str], str]) -> Report:
+    """Return the report with another path in each span."""
+    return decode(_renamed(encode(report), rename))
+
+
+def _renamed(data: Any, rename: Callable[[str], str]) -> Any:
+    if isinstance(data, list):
+        return [_renamed(item, rename) for item in data]
+    if not isinstance(data, dict):
+        return data
+    is_span = "file" in data and "end_col" in data
+    return {
+        key: rename(value) if is_span and key == "file" else _renamed(value, rename)
+        for key, value in data.items()
+    }
 
 
 def _key(path: str, argv: Sequence[str]) -> str:

@@ -1,16 +1,15 @@
 """The tab of a report by `aotlens fit`: the curve, and tables by kind, line and operator."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from aotlens.model.fit import Fit
 from aotlens.model.report import Report
-from aotlens.model.spans import file_key
 from aotlens.render.html.encode import Encoder, Json
 from aotlens.render.html.fit_svg import curve_svg
 from aotlens.view.fit import peak_words
 from aotlens.view.fit_curve import curve_plot_of
 from aotlens.view.quantities import human_bytes
+from aotlens.view.step_lines import line_totals
 from aotlens.view.tabs.fit import (
     STEP_MEMORY,
     assumption_lines,
@@ -58,11 +57,7 @@ def _blocks(report: Report, fit: Fit, encoder: Encoder) -> Iterator[Json]:
 
 def _marks(fit: Fit, encoder: Encoder) -> Iterator[list[object]]:
     """Yield the bytes at the peak of each line, in the form of the marks of a target."""
-    sizes: Counter[tuple[str, int]] = Counter()
-    for row in fit.by_line:
-        if row.span is not None:
-            sizes[file_key(row.span.file), row.span.line] += row.bytes
-    files = {file_key(file): number for file, number in encoder.files.items()}
-    for (file, line), size_bytes in sizes.items():
-        if file in files:
-            yield [files[file], line, human_bytes(size_bytes), 0, 0, ""]
+    for total in line_totals(fit):
+        file = encoder.files.get(total.span.file)
+        if file is not None:
+            yield [file, total.span.line, human_bytes(total.bytes), 0, 0, ""]

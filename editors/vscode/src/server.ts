@@ -13,7 +13,7 @@ import { IDLE, type Phase, type Tracing } from "./wording";
 export const SECTION = "aotlens";
 export const SCHEME = "aotlens";
 export const TRACE = "aotlens.trace";
-const RUNS_CODE = [TRACE, "aotlens.verify", "aotlens.tryFixes"];
+const RUNS_CODE = [TRACE, "aotlens.verify", "aotlens.tryFixes", "aotlens.fit"];
 
 export class Server implements vscode.Disposable {
   readonly log = vscode.window.createOutputChannel("aotlens", { log: true });

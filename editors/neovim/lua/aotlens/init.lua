@@ -254,7 +254,7 @@ local COMMANDS = {
 
 --- What the lenses and code actions carry: Neovim itself would send them and drop the answer.
 local function lens_commands()
-  for _, name in ipairs({ 'aotlens.trace', 'aotlens.verify', 'aotlens.tryFixes' }) do
+  for _, name in ipairs({ 'aotlens.trace', 'aotlens.verify', 'aotlens.tryFixes', 'aotlens.fit' }) do
     vim.lsp.commands[name] = function(command)
       run(name, command.arguments)
     end
