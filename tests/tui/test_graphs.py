@@ -19,10 +19,15 @@ def graphs(app: AotlensApp) -> GraphsPane:
     return app.workbench.query_one(GraphsPane)
 
 
+def sides(column: int) -> str:
+    """`<<` for the inputs of inputs, `.` for the node itself."""
+    return ("<" if column < 0 else ">") * abs(column) or "."
+
+
 def drawn(app: AotlensApp) -> list[str]:
     """The boxes of the drawing: side, name, and whether it stands in the other graph."""
     boxes = app.workbench.query_one(NodeMap).drawing.boxes
-    return [f"{'<.>'[box.column]} {box.item.name}{' across' if box.item.across else ''}" for box in boxes]
+    return [f"{sides(box.column)} {box.item.name}{' across' if box.item.across else ''}" for box in boxes]
 
 
 def test_a_stage_shows_what_it_changed() -> None:
@@ -162,8 +167,10 @@ def test_a_drawing_joins_its_lines_and_cuts_what_does_not_fit() -> None:
     read = [Neighbour("view_12", "view", "f32[8, 4]"), Neighbour("weight", "input", is_input=True)]
     node, users = Neighbour("mm_with_a_long_name", "mm"), [Neighbour("gelu", "gelu")]
 
+    edges = {*((item.name, node.name) for item in read), (node.name, "gelu")}
+
     def rows_of(height: int) -> list[str]:
-        drawing = draw(node, read, users, (46, height))
+        drawing = draw({-1: read, 0: (node,), 1: users}, edges, (46, height))
         return ["".join(part.text for part in row).rstrip() for row in drawing.rows]
 
     assert rows_of(4) == ["", "view_12  view ─┬──▶ ● mm_wit…name────▶ gelu", "weight  input ─╯", ""]

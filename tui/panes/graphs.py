@@ -253,8 +253,14 @@ class GraphsPane(Pane):
             target = self.subject.target
             node = index.node(table.key)
             lines = tuple(fact_lines(node, index, target)) if node is not None else ()
-            draw = partial(Neighbourhood(target, index, other).drawing, table.key)
+            neighbourhood = Neighbourhood(target, index, other)
+            draw = partial(neighbourhood.drawing, table.key, unfolded=table.unfolded)
             if mark:
                 self._mark_partner(table.key, table)
         self.query_one(NodeMap).show(draw)
         self.query_one("#neighbours", LineList).show(lines)
+
+    def action_unfold(self) -> None:
+        """Fold or unfold identical layers, in the tables and in the drawing."""
+        super().action_unfold()
+        self._describe(self.nodes)

@@ -93,8 +93,17 @@ class NodeMap(ScrollView, can_focus=True):
         return boxes[self.selected].item if self.selected < len(boxes) else None
 
     def action_go(self, columns: int, rows: int) -> None:
-        if self.drawing.boxes:
-            self._move_to(self.drawing.box_at_offset(self.selected, columns, rows))
+        """Go to the next box; at the edge of the drawing select its node, so that the drawing follows."""
+        if not self.drawing.boxes:
+            return
+        if not columns:
+            self._move_to(self.drawing.above(self.selected, rows))
+            return
+        box = self.drawing.beside(self.selected, columns)
+        if box is not None:
+            self._move_to(box)
+        elif self.item is not None and self.drawing.boxes[self.selected].column * columns > 0:
+            self.action_walk()
 
     def action_walk(self) -> None:
         if self.item is not None:
@@ -148,7 +157,7 @@ class NodeMap(ScrollView, can_focus=True):
         for part in self.drawing.rows[number]:
             text.append(part.text, self._look(f"role--{part.role}") if part.role else None)
         box = self.drawing.boxes[self.selected]
-        if box.top <= number < box.top + box.height and (self.has_focus or box.column != 1):
+        if box.top <= number < box.top + box.height and (self.has_focus or box.column != 0):
             style = self._look("map--cursor" if self.has_focus else "map--resting")
             text.stylize(style, box.left, box.left + box.width)
         strip = Strip(text.render(self.app.console)).adjust_cell_length(width)

@@ -1,17 +1,18 @@
-"""A node drawn between its inputs (left) and its users (right).
+"""A node drawn between its inputs (left) and its users (right), over as many hops as there is room for.
 
-Invariant: the drawing has exactly the requested width; text that does not fit is cut inside its box.
+Invariant: the drawing has exactly the requested width; text that does not fit is cut inside its box. Each
+edge joins boxes of neighbouring columns, and edges that have no box in common never share a lane.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotlens.view.shorten import shortened
+from aotlens.view.tabs.canvas import Canvas, Net, Wire, in_lanes
 from aotlens.view.tabs.rows import NO_LINK, Jump, Link, Part
 
-GAP = 5
-"""Cells between two columns of boxes: the edge, the line that joins edges, the arrow."""
+GAP = 4
+"""Cells between two columns of boxes beside the lanes: the edge, the lines to and from a lane, the arrow."""
 WIDEST = 44
 NARROWEST = 9
 TALL = 3
@@ -19,25 +20,6 @@ TALL = 3
 CENTRE = 5
 ENOUGH_ROWS = 9
 """From this height on neighbours have boxes; below it each takes one row."""
-
-UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
-CORNERS = {
-    LEFT | RIGHT: "─",
-    UP | DOWN: "│",
-    DOWN | RIGHT: "╭",
-    DOWN | LEFT: "╮",
-    UP | RIGHT: "╰",
-    UP | LEFT: "╯",
-    UP | DOWN | RIGHT: "├",
-    UP | DOWN | LEFT: "┤",
-    DOWN | LEFT | RIGHT: "┬",
-    UP | LEFT | RIGHT: "┴",
-    UP | DOWN | LEFT | RIGHT: "┼",
-    LEFT: "─",
-    RIGHT: "─",
-    UP: "│",
-    DOWN: "│",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +40,22 @@ class Neighbour:
     """True for an input of the graph."""
     across: bool = False
     """True for a node of the other graph: saved values go from the forward to the backward."""
+    key: str = ""
+    """What edges call it; the name, unless nodes of two graphs have one name."""
 
     @property
     def inside(self) -> str:
         return f"{self.what}  {self.shape}".rstrip()
+
+    @property
+    def id(self) -> str:
+        return self.key or self.name
+
+
+Edge = tuple[str, str]
+"""The ids of a node and of one that reads it."""
+Columns = Mapping[int, Sequence[Neighbour]]
+"""The nodes of each column: 0 has the node itself, -1 its inputs, -2 their inputs, 1 its users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,7 @@ class Box:
 
     item: Neighbour
     column: int
-    """0 for inputs, 1 for the node itself, 2 for users."""
+    """0 for the node itself, negative for inputs, positive for users."""
     left: int
     top: int
     width: int
@@ -90,184 +84,167 @@ class Drawing:
 
     rows: tuple[tuple[Part, ...], ...] = ()
     boxes: tuple[Box, ...] = ()
+    edges: frozenset[Edge] = frozenset()
 
     @property
     def centre(self) -> int:
         """Return the box of the node itself."""
-        return next((index for index, box in enumerate(self.boxes) if box.column == 1), 0)
+        return next((index for index, box in enumerate(self.boxes) if box.column == 0), 0)
 
-    def box_at_offset(self, index: int, columns: int, rows: int) -> int:
-        """Return the box that is so many columns and rows from a box; itself at the edge."""
+    def beside(self, index: int, step: int) -> int | None:
+        """Return the box that an edge to the left (-1) or right (1) leads to, operators first, then the
+        nearest; None without one."""
         box = self.boxes[index]
-        if columns:
-            neighbours = [i for i, other in enumerate(self.boxes) if other.column == box.column + columns]
-            return min(neighbours, key=lambda i: abs(self.boxes[i].middle - box.middle), default=index)
-        order = [i for i, other in enumerate(self.boxes) if other.column == box.column]
-        return order[max(0, min(len(order) - 1, order.index(index) + rows))]
+        joined = [
+            other
+            for other, candidate in enumerate(self.boxes)
+            if candidate.column == box.column + step and self._are_joined(box, candidate)
+        ]
+
+        def preference(other: int) -> tuple[bool, int]:
+            return self.boxes[other].item.is_input, abs(self.boxes[other].middle - box.middle)
+
+        return min(joined, key=preference, default=None)
+
+    def above(self, index: int, step: int) -> int:
+        """Return the box above (-1) or below (1) in its column; itself at the end."""
+        order = [i for i, other in enumerate(self.boxes) if other.column == self.boxes[index].column]
+        return order[max(0, min(len(order) - 1, order.index(index) + step))]
+
+    def _are_joined(self, first: Box, second: Box) -> bool:
+        ids = first.item.id, second.item.id
+        return ids in self.edges or ids[::-1] in self.edges
 
 
-def draw(
-    node: Neighbour, read: Sequence[Neighbour], users: Sequence[Neighbour], size: tuple[int, int]
-) -> Drawing:
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the boxes of each column are, in so many rows."""
+
+    columns: Columns
+    height: int
+
+    @property
+    def is_tall(self) -> bool:
+        return self.height >= ENOUGH_ROWS
+
+    def box_height(self, column: int) -> int:
+        return (CENTRE if column == 0 else TALL) if self.is_tall else 1
+
+    def tops(self, column: int) -> tuple[int, ...]:
+        """Return the first row of each box: centred in the visible part, or from the top if they are more."""
+        number, high = len(self.columns[column]), self.box_height(column)
+        top = max(0, (self.height - high * number) // 2)
+        return tuple(top + index * high for index in range(number))
+
+    def middles(self, column: int) -> dict[str, int]:
+        half = self.box_height(column) // 2
+        tops = self.tops(column)
+        return {item.id: top + half for item, top in zip(self.columns[column], tops, strict=True)}
+
+    def nets(self, column: int, edges: Collection[Edge]) -> tuple[Net, ...]:
+        """Return the edges between a column and the next one; those of one net share a lane.
+
+        Left of the node a net has the edges into one box, right of it those out of one box.
+        """
+        starts, ends = self.middles(column), self.middles(column + 1)
+        nets: dict[str, list[Wire]] = {}
+        for first in self.columns[column]:
+            for second in self.columns[column + 1]:
+                if (first.id, second.id) in edges:
+                    wire = Wire(starts[first.id], ends[second.id], first.across != second.across)
+                    nets.setdefault(second.id if column < 0 else first.id, []).append(wire)
+        return in_lanes(tuple(map(tuple, nets.values())))
+
+
+def draw(columns: Columns, edges: Collection[Edge], size: tuple[int, int]) -> Drawing:
     """Return the drawing in so many columns and, if possible, rows."""
     width, height = size
-    columns = (tuple(read), (node,), tuple(users))
-    tall = height >= ENOUGH_ROWS
-    rows = max(height, *(len(items) * (TALL if tall else 1) for items in columns))
-    widths = column_widths(columns, width)
-    boxes = place_boxes(columns, widths, (min(rows, height), rows), tall)
-    canvas = Canvas(width, rows)
-    canvas.edges(boxes)
+    layout = _Layout(columns, height)
+    order = sorted(columns)
+    nets = {column: layout.nets(column, edges) for column in order[:-1]}
+    gaps = {column: GAP + max((net.lane + 1 for net in own), default=1) for column, own in nets.items()}
+    widths = column_widths(columns, width - sum(gaps.values()))
+    rows = max(height, *(len(items) * layout.box_height(column) for column, items in columns.items()))
+    canvas, boxes, left = Canvas(width, rows), list[Box](), 0
+    for column in order:
+        wide, high = widths[column], layout.box_height(column)
+        tops = layout.tops(column)
+        boxes += (
+            Box(item, column, left, top, wide, high) for item, top in zip(columns[column], tops, strict=True)
+        )
+        for net in nets.get(column, ()):
+            canvas.edge(net, left + wide, left + wide + gaps[column])
+        left += wide + gaps.get(column, 0)
+    canvas.draw_edges()
     for box in boxes:
-        canvas.box(box)
-    return Drawing(canvas.rows(), boxes)
+        _draw_box(canvas, box)
+    return Drawing(canvas.rows(), tuple(boxes), frozenset(edges))
 
 
-def column_widths(columns: Sequence[Sequence[Neighbour]], width: int) -> list[int]:
+def column_widths(columns: Columns, room: int) -> dict[int, int]:
     """Each as wide as its widest box, the widest cut until all fit."""
-    natural = [
-        max((min(WIDEST, max(len(item.name), len(item.inside)) + 4) for item in items), default=0)
-        for items in columns
-    ]
-    room = width - GAP * (sum(map(bool, natural)) - 1)
-    while sum(natural) > room and max(natural) > NARROWEST:
-        natural[natural.index(max(natural))] -= 1
+    natural = {column: natural_width(items) for column, items in columns.items()}
+    while sum(natural.values()) > room and max(natural.values()) > NARROWEST:
+        natural[max(natural, key=lambda column: natural[column])] -= 1
     return natural
 
 
-def place_boxes(
-    columns: Sequence[Sequence[Neighbour]], widths: Sequence[int], rows: tuple[int, int], tall: bool
-) -> tuple[Box, ...]:
-    """Return the boxes of each column, centred in the visible part, or from the top where the column is
-    longer."""
-    seen, _ = rows
-    boxes: list[Box] = []
-    left = 0
-    for column, (items, wide) in enumerate(zip(columns, widths, strict=True)):
-        high = (CENTRE if column == 1 else TALL) if tall else 1
-        top = max(0, (seen - high * len(items)) // 2)
-        for item in items:
-            boxes.append(Box(item, column, left, top, wide, high))
-            top += high
-        left += wide + GAP if wide else 0
-    return tuple(boxes)
+def natural_width(items: Sequence[Neighbour]) -> int:
+    return max((min(WIDEST, max(len(item.name), len(item.inside)) + 4) for item in items), default=0)
 
 
-class Canvas:
-    """Cells with their roles; lines that meet are joined."""
-
-    def __init__(self, width: int, height: int) -> None:
-        self._cells = [[(" ", "")] * width for _ in range(height)]
-        self._lines: defaultdict[tuple[int, int], int] = defaultdict(int)
-        self._arrows: list[tuple[int, int, str]] = []
-
-    def edges(self, boxes: Sequence[Box]) -> None:
-        """Draw the edges from each input to the node, and from the node to each user."""
-        centre = next(box for box in boxes if box.column == 1)
-        bus = centre.left - GAP + 1
-        for box in (box for box in boxes if box.column == 0):
-            self._across(box.left + box.width, bus - 1, box.middle)
-            self._lines[bus, box.middle] |= LEFT
-            self._down(bus, box.middle, centre.middle)
-            self._lines[bus, centre.middle] |= RIGHT
-            self._across(bus + 1, centre.left - 2, centre.middle)
-            self._arrows.append((centre.left - 1, centre.middle, "dim"))
-        edge = centre.left + centre.width
-        for box in (box for box in boxes if box.column == 2):
-            self._across(edge, edge, centre.middle)
-            self._lines[edge + 1, centre.middle] |= LEFT
-            self._down(edge + 1, centre.middle, box.middle)
-            self._lines[edge + 1, box.middle] |= RIGHT
-            self._across(edge + 2, box.left - 2, box.middle)
-            self._arrows.append((box.left - 1, box.middle, "saved" if box.item.across else "dim"))
-        for (x, y), ways in self._lines.items():
-            self.put(x, y, CORNERS[ways], "dim")
-        for x, y, role in self._arrows:
-            self.put(x, y, "▶", role)
-
-    def box(self, box: Box) -> None:
-        if box.height == 1:
-            self._one_row(box)
-            return
-        item, role = box.item, "accent" if box.column == 1 else "saved" if box.item.across else "dim"
-        pieces = "┏━┓┃┗┛" if box.column == 1 else "╭╌╮╎╰╯" if item.across else "╭─╮│╰╯"
-        last, right = box.top + box.height - 1, box.left + box.width - 1
-        for y in range(box.top + 1, last):
-            self.put(box.left, y, pieces[3], role)
-            self.put(right, y, pieces[3], role)
-        for y, first, end in ((box.top, pieces[0], pieces[2]), (last, pieces[4], pieces[5])):
-            self.write(box.left, y, first + pieces[1] * (box.width - 2) + end, role, box.width)
-        room = box.width - 4
-        self.write(
-            box.left + 1, box.top, f" {shortened(item.name, room)} ", "title" if box.column == 1 else "name"
-        )
-        if item.where:
-            text = f" {shortened(item.where, room)} "
-            self.write(right - len(text), last, text, "place")
-        if box.column == 1:
-            for y, text, kind in (
-                (1, item.what, "input" if item.is_input else "op"),
-                (2, item.shape, "tensor"),
-                (3, item.size, "dim"),
-            ):
-                self.write(box.left + 2, box.top + y, shortened(text, room), kind)
-            return
-        self._inside(box.left + 2, box.top + 1, room, item)
-        if box.column == 0:
-            self.put(right, box.middle, "├", role)
-
-    def _one_row(self, box: Box) -> None:
-        item, blank = box.item, 1 if box.column else 0
-        name = f"● {item.name}" if box.column == 1 else item.name
-        name += f" ({item.where.split(' ')[0]})" if item.across else ""
-        shown = shortened(name, box.width - blank)
-        self.write(box.left + blank, box.middle, shown, "title" if box.column == 1 else "name")
-        used, room = blank + len(shown), box.width - blank - len(shown) - 2
-        if room > 2:
-            self._inside(box.left + used + 2, box.middle, room, item)
-            used += 2 + min(room, len(item.inside))
-        if (box.left + box.width, box.middle) in self._lines:
-            # The edge begins where the text ends.
-            for x in range(box.left + used + 1, box.left + box.width):
-                self.put(x, box.middle, "─", "dim")
-
-    def _inside(self, x: int, y: int, room: int, item: Neighbour) -> None:
-        """Draw the operator and, where there is room, the shape."""
-        what = shortened(item.what, room)
-        self.write(x, y, what, "input" if item.is_input else "op")
-        if item.shape and (rest := room - len(what) - 2) > 4:
-            self.write(x + len(what) + 2, y, shortened(item.shape, rest), "tensor")
-
-    def put(self, x: int, y: int, char: str, role: str) -> None:
-        if 0 <= y < len(self._cells) and 0 <= x < len(self._cells[y]):
-            self._cells[y][x] = (char, role)
-
-    def write(self, x: int, y: int, text: str, role: str, most: int = WIDEST) -> None:
-        for offset, char in enumerate(text[:most]):
-            self.put(x + offset, y, char, role)
-
-    def rows(self) -> tuple[tuple[Part, ...], ...]:
-        return tuple(tuple(joined(row)) for row in self._cells)
-
-    def _across(self, first: int, last: int, y: int) -> None:
-        for x in range(first, last + 1):
-            self._lines[x, y] |= LEFT | RIGHT
-
-    def _down(self, x: int, start: int, end: int) -> None:
-        step = 1 if end > start else -1
-        for y in range(start, end, step):
-            self._lines[x, y] |= DOWN if step > 0 else UP
-            self._lines[x, y + step] |= UP if step > 0 else DOWN
+def _draw_box(canvas: Canvas, box: Box) -> None:
+    if box.height == 1:
+        _draw_row(canvas, box)
+        return
+    item, role = box.item, "accent" if box.column == 0 else "saved" if box.item.across else "dim"
+    pieces = "┏━┓┃┗┛" if box.column == 0 else "╭╌╮╎╰╯" if item.across else "╭─╮│╰╯"
+    last, right = box.top + box.height - 1, box.left + box.width - 1
+    for y in range(box.top + 1, last):
+        canvas.put(box.left, y, pieces[3], role)
+        canvas.put(right, y, pieces[3], role)
+    for y, first, end in ((box.top, pieces[0], pieces[2]), (last, pieces[4], pieces[5])):
+        canvas.write(box.left, y, first + pieces[1] * (box.width - 2) + end, role, box.width)
+    room = box.width - 4
+    canvas.write(
+        box.left + 1, box.top, f" {shortened(item.name, room)} ", "title" if box.column == 0 else "name"
+    )
+    if item.where:
+        text = f" {shortened(item.where, room)} "
+        canvas.write(right - len(text), last, text, "place")
+    if box.column == 0:
+        for y, text, kind in (
+            (1, item.what, "input" if item.is_input else "op"),
+            (2, item.shape, "tensor"),
+            (3, item.size, "dim"),
+        ):
+            canvas.write(box.left + 2, box.top + y, shortened(text, room), kind)
+        return
+    _draw_inside(canvas, (box.left + 2, box.top + 1), room, item)
+    if canvas.has_line(right + 1, box.middle):
+        canvas.put(right, box.middle, "├", role)
 
 
-def joined(cells: Iterable[tuple[str, str]]) -> Iterable[Part]:
-    """Neighbouring cells of one role as one part."""
-    text, current = "", ""
-    for char, role in cells:
-        if role != current and text:
-            yield Part(text, current)
-            text = ""
-        current = role
-        text += char
-    if text:
-        yield Part(text, current)
+def _draw_row(canvas: Canvas, box: Box) -> None:
+    item, blank = box.item, 1 if box.left else 0
+    name = f"● {item.name}" if box.column == 0 else item.name
+    name += f" ({item.where.split(' ')[0]})" if item.across else ""
+    shown = shortened(name, box.width - blank)
+    canvas.write(box.left + blank, box.middle, shown, "title" if box.column == 0 else "name")
+    used, room = blank + len(shown), box.width - blank - len(shown) - 2
+    if room > 2:
+        _draw_inside(canvas, (box.left + used + 2, box.middle), room, item)
+        used += 2 + min(room, len(item.inside))
+    if canvas.has_line(box.left + box.width, box.middle):
+        # The edge begins where the text ends.
+        for x in range(box.left + used + 1, box.left + box.width):
+            canvas.put(x, box.middle, "─", "dim")
+
+
+def _draw_inside(canvas: Canvas, position: tuple[int, int], room: int, item: Neighbour) -> None:
+    """Draw the operator and, where there is room, the shape."""
+    x, y = position
+    what = shortened(item.what, room)
+    canvas.write(x, y, what, "input" if item.is_input else "op")
+    if item.shape and (rest := room - len(what) - 2) > 4:
+        canvas.write(x + len(what) + 2, y, shortened(item.shape, rest), "tensor")
