@@ -16,7 +16,6 @@ from lsp_server.targets import unmarked_functions
 from lsp_server.translate.actions import code_actions, example_actions, is_wanted, lens_actions, trace_actions
 from lsp_server.translate.fixes import tested_actions, try_actions
 from lsp_server.translate.hints import inlay_hints
-from lsp_server.translate.hover import hover
 from lsp_server.translate.lenses import OPEN_TUI, code_lenses
 from lsp_server.translate.refactors import candidates_at, fixes_for, grad_action, refactors
 from lsp_server.translate.steps import step_hints, step_lenses
@@ -46,11 +45,6 @@ def on_close(server: Server, params: types.DidCloseTextDocumentParams) -> None:
     path = path_of(params.text_document.uri)
     if path is not None:
         server.close_document(path)
-
-
-def on_hover(server: Server, params: types.HoverParams) -> types.Hover | None:
-    opened = server.document(params.text_document.uri)
-    return hover(server.views, *opened, params.position) if opened else None
 
 
 def on_inlay_hint(server: Server, params: types.InlayHintParams) -> list[types.InlayHint] | None:
@@ -152,7 +146,6 @@ FEATURES = {
     types.TEXT_DOCUMENT_DID_OPEN: on_open,
     types.TEXT_DOCUMENT_DID_CHANGE: on_change,
     types.TEXT_DOCUMENT_DID_CLOSE: on_close,
-    types.TEXT_DOCUMENT_HOVER: on_hover,
     types.TEXT_DOCUMENT_INLAY_HINT: on_inlay_hint,
     types.TEXT_DOCUMENT_CODE_LENS: on_code_lens,
     types.TEXT_DOCUMENT_CODE_ACTION: on_code_action,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from aotlens.model import dumps
 from aotlens.model.report import Report, Target
+from aotlens.view.gpus import GPU_CHOICES
 from aotlens.view.quantities import target_summary
 from lsp_server.app import Server, path_of
 from lsp_server.settings import Settings
@@ -18,7 +19,16 @@ from lsp_server.translate.diagnostics import uri_of
 from lsp_server.translate.pages import parts_of
 from lsp_server.views import TargetKey, target_key
 
-TARGETS, TUI = "aotlens.targets", "aotlens.tui"
+TARGETS, TUI, GPUS = "aotlens.targets", "aotlens.tui", "aotlens.gpus"
+
+
+async def gpus(server: Server) -> Result:
+    """Return the GPUs that `aotlens.gpu` takes, and the current one."""
+    choices = [
+        {"name": choice.name, "architecture": choice.sm, "memoryGiB": choice.memory_gib}
+        for choice in GPU_CHOICES
+    ]
+    return {"gpus": choices, "current": server.settings.gpu}
 
 
 async def targets(server: Server, uri: str | None = None) -> list[Result]:

@@ -14,6 +14,8 @@ from lsp_server.app import Server
 from lsp_server.index import contains
 from lsp_server.positions import char_index
 from lsp_server.translate.diagnostics import uri_of
+from lsp_server.translate.hover import hover
+from lsp_server.translate.page_hover import page_hover
 from lsp_server.translate.pages import (
     Page,
     first_line,
@@ -25,6 +27,7 @@ from lsp_server.translate.pages import (
     sources_of,
     stage_of,
     steps_of,
+    target_of,
     text_of,
     uses_of,
 )
@@ -67,6 +70,18 @@ def on_declaration(server: Server, params: types.DeclarationParams) -> Locations
     node = node_at(stage, params.position.line, _index(server, page, params.position))
     line = node_lines(stage.text).get(node.name) if node else None
     return None if line is None else _in_page(server, page, [line])
+
+
+def on_hover(server: Server, params: types.HoverParams) -> types.Hover | None:
+    """Return the facts about a node of a graph, a step of a wrapper, a kernel, or the user's expression."""
+    page = _page(server, params.text_document.uri)
+    if page is None:
+        opened = server.document(params.text_document.uri)
+        return hover(server.views, *opened, params.position) if opened else None
+    target = target_of(server.views, page.script, page.qualname)
+    where = params.position.line, _index(server, page, params.position)
+    contents = page_hover(server.client, page, target, where) if target is not None else None
+    return types.Hover(contents) if contents is not None else None
 
 
 def on_references(server: Server, params: types.ReferenceParams) -> Locations:
@@ -172,6 +187,7 @@ def _on_name(line: str, character: int, server: Server) -> bool:
 
 
 FEATURES = {
+    types.TEXT_DOCUMENT_HOVER: on_hover,
     types.TEXT_DOCUMENT_DEFINITION: on_definition,
     types.TEXT_DOCUMENT_DECLARATION: on_declaration,
     types.TEXT_DOCUMENT_IMPLEMENTATION: on_implementation,

@@ -8,7 +8,7 @@ from aotlens.model.report import Fix
 from lsp_server.document import Document
 from lsp_server.targets import TextTarget, UnmarkedFunction
 from lsp_server.translate.diagnostics import diagnostic, uri_of
-from lsp_server.translate.lenses import EXPLAIN, SHOW, TRACE, VERIFY
+from lsp_server.translate.lenses import CHOOSE_GPU, EXPLAIN, SHOW, TRACE, VERIFY
 from lsp_server.translate.ranges import overlaps, span_range
 from lsp_server.views import Shown, Views
 
@@ -71,6 +71,11 @@ def trace_actions(
         if target.line == line:
             title = f"Trace {target.qualname or 'what this compiles'}"
             command = types.Command(title=title, command=TRACE, arguments=[document.uri, target.qualname])
+            yield types.CodeAction(title=title, kind=TRACE_KIND, command=command)
+            title = f"Show the kernels of {target.qualname or 'what this compiles'} for a GPU…"
+            command = types.Command(
+                title=title, command=CHOOSE_GPU, arguments=[document.uri, target.qualname]
+            )
             yield types.CodeAction(title=title, kind=TRACE_KIND, command=command)
 
 

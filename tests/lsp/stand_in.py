@@ -91,7 +91,7 @@ class StandInWorker:
             failure = Failure(kind, f"{path}: {kind} failed", file=path, line=20)
             job.answer(Answer(job.id, None, failure, output="said by the script\n"))
             return
-        report = gpu_sample() if qualname == "gpu" else sample_report()
+        report = gpu_sample() if qualname == "gpu" or options.gpu is not None else sample_report()
         if qualname in ("Block", "score"):
             report = _only(report, qualname)
         if qualname in ("dead", "two"):

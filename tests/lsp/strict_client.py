@@ -65,6 +65,8 @@ class StrictClient:
         self.opened: list[str] = []
         self.settings: dict[str, Json] | None = None
         """What the server gets when it asks for the configuration."""
+        self.choice: str | None = None
+        """The action that the user chooses in a message of the server; None for a closed message."""
         self.leaves_open: str | None = None
         """The server's requests of this method are not answered; `reply` does."""
         self._reader = reader
@@ -238,6 +240,8 @@ class StrictClient:
     def _result(self, message: dict[str, Json]) -> Json:
         if message["method"] == "workspace/configuration":
             return [self.settings for _ in message["params"]["items"]]
+        if message["method"] == "window/showMessageRequest":
+            return {"title": self.choice} if self.choice is not None else None
         return {"success": True} if message["method"] == "window/showDocument" else None
 
 

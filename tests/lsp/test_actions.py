@@ -45,8 +45,8 @@ def test_a_trace_is_offered_as_an_action_too(shared: StrictClient) -> None:
         params = {"textDocument": {"uri": uri}, "range": {"start": at, "end": at}, "context": context}
         return [one["title"] for one in shared.request("textDocument/codeAction", params)]
 
-    assert actions("source") == ["Trace score"]
-    assert actions("source.aotlens.trace") == ["Trace score"]
+    assert actions("source") == ["Trace score", "Show the kernels of score for a GPU…"]
+    assert actions("source.aotlens.trace") == ["Trace score", "Show the kernels of score for a GPU…"]
     assert actions("quickfix", "source.fixAll") == []
 
 

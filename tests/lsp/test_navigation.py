@@ -193,3 +193,31 @@ def test_a_client_that_cannot_show_documents_is_told_where_they_are() -> None:
         (said,) = process.client.all("window/showMessage")
     assert answer["shown"] is False
     assert said == {"type": 3, "message": f"to read: {answer['uri'].removeprefix('file://')}"}
+
+
+def test_a_hover_in_a_graph_has_the_facts_of_the_node(shared: StrictClient) -> None:
+    uri = traced(shared)
+    address, text = graph(shared, uri, "forward")
+    made = next(number for number, one in enumerate(text) if one.startswith("    gelu ="))
+    told = shared.at("hover", address, made, 5)["contents"]["value"]
+    assert told.splitlines()[0].startswith("**`gelu`** · aten.gelu")
+    assert "f32[32, 64]" in told
+    assert "saved" in told
+    read = next(number for number, one in enumerate(text) if "(gelu" in one or ", gelu" in one)
+    assert shared.at("hover", address, read, text[read].index("gelu") + 1)["contents"]["value"] == told
+    assert shared.at("hover", address, 0, 0) is None
+
+
+def test_a_hover_in_the_wrapper_has_its_step_and_in_a_kernel_its_cost() -> None:
+    with Process(*STAND_IN) as process:
+        shared = process.client
+        shared.initialize(ROOT, {"virtualDocuments": True})
+        uri = traced(shared, "gpu")
+        address = shared.command("aotlens.show", uri, "Block", "wrapper")["uri"]
+        text = shared.request("aotlens/document", {"uri": address})["text"].splitlines()
+        line = next(number for number, one in enumerate(text) if "cache.copy_(" in one)
+        told = shared.at("hover", address, line, 6)["contents"]["value"]
+        assert "runs on each call" in told.splitlines()[0]
+        kernel = shared.command("aotlens.show", uri, "Block", "triton_poi_fused_mul_sigmoid_0.ptx")["uri"]
+        told = shared.at("hover", kernel, 0, 2)["contents"]["value"]
+        assert told.splitlines()[0].startswith("**`triton_poi_fused_mul_sigmoid_0`** · forward")

@@ -13,7 +13,8 @@ import { IDLE, type Phase, type Tracing } from "./wording";
 export const SECTION = "aotlens";
 export const SCHEME = "aotlens";
 export const TRACE = "aotlens.trace";
-const RUNS_CODE = [TRACE, "aotlens.verify", "aotlens.tryFixes", "aotlens.fit"];
+export const CHOOSE_GPU = "aotlens.chooseGpu";
+const RUNS_CODE = [TRACE, "aotlens.verify", "aotlens.tryFixes", "aotlens.fit", CHOOSE_GPU];
 
 export class Server implements vscode.Disposable {
   readonly log = vscode.window.createOutputChannel("aotlens", { log: true });
@@ -108,7 +109,7 @@ export class Server implements vscode.Disposable {
       {
         documentSelector: [
           { scheme: "file", language: "python" },
-          { scheme: SCHEME, language: "python" },
+          { scheme: SCHEME },
         ],
         initializationOptions: initializationOptions(settings(), vscode.workspace.isTrusted),
         initializationFailedHandler: () => false, // `start` says it
