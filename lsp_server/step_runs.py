@@ -92,5 +92,5 @@ class StepRuns:
 
 def _stored(path: str, argv: tuple[str, ...]) -> Report | None:
     results = open_fit_results()
-    found = None if results is None else results.find(path, argv)
-    return None if found is None else found[0]
+    stored = None if results is None else results.find(path, argv)
+    return None if stored is None else stored[0]

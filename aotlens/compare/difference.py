@@ -12,6 +12,7 @@ from typing import Literal
 from aotlens.compare.line_pairs import Line, LinePairs, pair_lines
 from aotlens.compare.node_pairs import pair_nodes
 from aotlens.compare.saved import SavedChange, saved_changes
+from aotlens.compare.step import StepChange, step_change
 from aotlens.model.report import Diagnostic, Phase, Report, Span, Stage, StageNode, Target
 from aotlens.view.quantities import applied_steps, call_count, signature
 
@@ -118,9 +119,13 @@ class ReportChange:
     """The targets of both reports."""
     added: tuple[Target, ...] = ()
     removed: tuple[Target, ...] = ()
+    step: StepChange | None = None
+    """The memory of the step, if both are results of `aotlens fit`."""
 
     @property
     def is_empty(self) -> bool:
+        if self.step is not None and not self.step.is_empty:
+            return False
         return not (self.added or self.removed) and all(target.is_empty for target in self.targets)
 
 
@@ -139,7 +144,8 @@ def report_change(old: Report, new: Report) -> ReportChange:
         pairs.append((rest.pop(), others.pop()))
     order = {id(target): index for index, target in enumerate(new.targets)}
     pairs.sort(key=lambda pair: order[id(pair[1])])
-    return ReportChange(tuple(target_change(*pair) for pair in pairs), tuple(others), tuple(rest))
+    step = None if old.fit is None or new.fit is None else step_change(old.fit, new.fit)
+    return ReportChange(tuple(target_change(*pair) for pair in pairs), tuple(others), tuple(rest), step)
 
 
 def _capture(target: Target) -> object:

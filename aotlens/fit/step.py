@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from aotlens.fit.observer import Observer, StorageLife
 from aotlens.model.fit import Fit, FitAllocation, FitKind, FitLine, FitMoment, FitPoint, KindBytes, PhasePeak
+from aotlens.model.spans import text_of
 
 __all__ = ["fit_of", "kinds_of", "moments_of_step", "period_of"]
 
@@ -160,9 +161,14 @@ def _by_line(alive: list[FitAllocation]) -> tuple[FitLine, ...]:
     rows: dict[object, FitLine] = {}
     for each in alive:
         line = (each.span.file, each.span.line) if each.span is not None else None
-        row = rows.get((line, each.kind), FitLine(each.span, 0, each.kind))
+        row = rows.get((line, each.kind), _line(each))
         rows[line, each.kind] = replace(row, bytes=row.bytes + each.bytes, count=row.count + 1)
     return tuple(sorted(rows.values(), key=lambda row: -row.bytes))
+
+
+def _line(allocation: FitAllocation) -> FitLine:
+    text = text_of(allocation.span) if allocation.span is not None else ""
+    return FitLine(allocation.span, 0, allocation.kind, text=text)
 
 
 def _phases(curve: tuple[FitPoint, ...]) -> tuple[PhasePeak, ...]:

@@ -103,6 +103,8 @@ class FitLine:
     kind: FitKind = "other"
     count: int = 0
     """Storages."""
+    text: str = ""
+    """The expression, as it was when the script ran."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from aotlens.compare.difference import NodeChange, ReportChange, TargetChange
+from aotlens.compare.step import StepChange, part_cells, step_gpu_text, step_peak_text
 from aotlens.compare.words import line_label, line_weights, node_text, saved_text, totals
 from aotlens.model.report import Diagnostic
 from aotlens.model.spans import location
 from aotlens.view.quantities import target_summary
 
 __all__ = ["difference_markdown"]
+
+MOST_PARTS = 12
+"""Rows of one table of the step; the JSON has them all."""
 
 
 def difference_markdown(change: ReportChange, over: Sequence[Diagnostic]) -> str:
@@ -25,11 +29,30 @@ def _lines(change: ReportChange, over: Sequence[Diagnostic]) -> Iterator[str]:
         yield ""
     if change.is_empty:
         yield "No difference."
+    if change.step is not None and not change.step.is_empty:
+        yield from _step(change.step)
     for target in change.targets:
         if not target.is_empty:
             yield from _target(target)
     for word, targets in (("new", change.added), ("gone", change.removed)):
         yield from (f"- `{target.qualname}` is {word}: {target_summary(target)}" for target in targets)
+
+
+def _step(change: StepChange) -> Iterator[str]:
+    yield f"**Step memory**: {step_peak_text(change)}"
+    yield ""
+    if gpu := step_gpu_text(change):
+        yield f"{gpu}"
+        yield ""
+    for title, parts in (("kind", change.kinds), ("expression | line", change.lines)):
+        if not parts:
+            continue
+        yield f"| change | before → after | {title} |"
+        yield f"|---:|---|---|{'---|' * title.count('|')}"
+        for part in parts[:MOST_PARTS]:
+            difference, sizes, line, name = map(_escaped, part_cells(part))
+            yield f"| {difference} | {sizes} | {name} |{f' {line} |' if line else ''}"
+        yield ""
 
 
 def _target(target: TargetChange) -> Iterator[str]:

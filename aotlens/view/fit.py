@@ -73,7 +73,7 @@ def line_rows(lines: Sequence[FitLine], most: int | None = MOST_LINES) -> tuple[
 def _line_words(row: FitLine) -> str:
     if row.span is None:
         return "no line of yours"
-    return f"{location(row.span)}  {text_of(row.span)}".rstrip()
+    return f"{location(row.span)}  {row.text or text_of(row.span)}".rstrip()
 
 
 def gpu_words(gpu: GpuFit) -> str:

@@ -11,7 +11,7 @@ from aotlens.cli.targets import TargetName, add_compile_options, add_gpu, check_
 from aotlens.cli.terminal import say, write_data
 from aotlens.cli.trace_target import trace_target
 from aotlens.compare.difference import ReportChange, report_change
-from aotlens.diagnostics.budgets import Budget, over_budget
+from aotlens.diagnostics.budgets import Budget, over_budget, over_step_budget
 from aotlens.errors import UserError
 from aotlens.model.codec import encode_record
 from aotlens.model.files import load_report
@@ -56,6 +56,9 @@ def most_scripts(options: Sequence[str]) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     old, new = _reports(arguments)
+    for report in (old, new):
+        if report.fit is not None and report.incomplete is not None:
+            say(f"aotlens: warning: `{report.command}` is incomplete: {report.incomplete}")
     change = report_change(old, new)
     over = tuple(
         diagnostic
@@ -70,8 +73,8 @@ def _reports(arguments: argparse.Namespace) -> tuple[Report, Report]:
     if arguments.git is None:
         if len(arguments.what) != 2:
             raise UserError(
-                "name two report files, as `aotlens inspect --format json -o FILE` writes them, or --git"
-                " REVISIONS and a TARGET"
+                "name two report files, as `aotlens inspect --format json -o FILE` or `aotlens fit --format"
+                " json -o FILE` write them, or --git REVISIONS and a TARGET"
             )
         if arguments.argv and not any(TargetName.parse(path).path.endswith(".py") for path in arguments.what):
             raise UserError(
@@ -121,6 +124,10 @@ def _exceeded_budgets(report: Report, limits: Budget) -> list[list[Diagnostic]]:
         file = target.span.file if target.span is not None else "."
         budget = settings_for(file).budget_of(file, target.qualname).with_limits(limits)
         diagnostics.append(list(over_budget(target, budget)))
+    if report.fit is not None:
+        span = report.fit.at.span
+        file = span.file if span is not None else "."
+        diagnostics.append(list(over_step_budget(report.fit, settings_for(file).budget_of(file))))
     return diagnostics
 
 

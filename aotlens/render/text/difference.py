@@ -9,6 +9,7 @@ from aotlens.compare.words import line_label, line_weights, node_text, saved_tex
 from aotlens.model.report import Target
 from aotlens.render.text.diagnostics import diagnostic_lines
 from aotlens.render.text.layout import Row, clipped, paragraph, rule, table
+from aotlens.render.text.step_difference import step_difference_lines
 from aotlens.view.quantities import target_summary
 
 __all__ = ["difference_lines"]
@@ -20,6 +21,8 @@ _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 def difference_lines(change: ReportChange, width: int) -> Iterator[Text]:
     """Every target that differs, line by line; the others in one line each."""
+    if change.step is not None:
+        yield from step_difference_lines(change.step, width)
     for target in change.targets:
         if target.is_empty:
             yield Text.assemble((target.qualname, "bold"), ": no difference")

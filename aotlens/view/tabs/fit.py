@@ -111,7 +111,7 @@ def fit_line_listing(fit: Fit, home: str | None = None) -> Listing:
     text_at = texts()
 
     def expression(row: FitLine) -> str:
-        return words[row].detail if row.span is None else text_at(row.span)
+        return words[row].detail if row.span is None else row.text or text_at(row.span)
 
     def cells_of(row: FitLine) -> Cells:
         return (
