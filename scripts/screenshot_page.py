@@ -15,6 +15,7 @@ PICTURES = {
     "page-memory": "#GPT.forward/memory/curve/backward/mm_4",
 }
 """Each picture with the address that it shows."""
+CHANGED_LINE = "#layer/lines/changed/examples/edit/after.py:12"
 
 
 def main() -> None:
@@ -22,11 +23,17 @@ def main() -> None:
     if browser is None:
         sys.exit("no chromium on the path: it draws the page")
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "page.html"
-        inspect = ["-m", "aotlens", "inspect", "examples/train_gpt.py", "--format", "html", "-o", str(file)]
-        subprocess.run([sys.executable, *inspect], cwd=ROOT, check=True)
+        file, difference = Path(folder) / "page.html", Path(folder) / "diff.html"
+        aotlens("inspect", "examples/train_gpt.py", "--format", "html", "-o", str(file))
         for name, address in PICTURES.items():
             picture(browser, f"{file.as_uri()}{address}", IMAGES / f"{name}.png")
+        edits = ("examples/edit/before.py", "examples/edit/after.py")
+        aotlens("diff", *edits, "--format", "html", "-o", str(difference))
+        picture(browser, f"{difference.as_uri()}{CHANGED_LINE}", IMAGES / "page-diff.png")
+
+
+def aotlens(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "aotlens", *words], cwd=ROOT, check=True)
 
 
 def picture(browser: str, address: str, image: Path) -> None:

@@ -25,6 +25,7 @@ from textual.command import Provider
 from textual.filter import LineFilter
 from textual.screen import Screen
 
+from aotlens.compare.side_by_side import side_by_side
 from aotlens.model import Report, Target
 from aotlens.model.failure import Failure
 from aotlens.view.progress import phase_of
@@ -33,6 +34,7 @@ from aotlens.view.tabs.rows import Line
 from aotlens.view.tabs.source import SourceStore
 from aotlens.view.tabs.trace_state import TraceState, log_text, progress_lines, state_parts, title_parts
 from tui.commands import commands, default_keys
+from tui.comparing import ComparisonScreen
 from tui.endings import exit_code
 from tui.finding import FindProvider
 from tui.fitting import Fitting
@@ -96,6 +98,9 @@ class AotlensApp(App[int]):
         """The script, or the report's file, as the user named it."""
         self.tracing = tracing
         self.report = report
+        self.earlier: tuple[str, Report] | None = None
+        """The report that `x` compares with, and its name: that of `compare_with`, else the trace before."""
+        self._compares_with_file = False
         self.state = TraceState()
         self.target_index = 0
         self.output = ""
@@ -266,6 +271,7 @@ class AotlensApp(App[int]):
     def _take(self, report: Report, output: str, shown: Target | None = None) -> None:
         """Replace the report, staying on the same target."""
         before = self.target if self.state.phase == "ready" else shown
+        self._remember_for_comparison(report)
         self.report, self.output = report, output
         # The records of a large report are a million live objects: scanning them for garbage would delay
         # keys by hundreds of milliseconds, again and again.
@@ -328,6 +334,30 @@ class AotlensApp(App[int]):
             "aotlens tui failed; this is a bug of aotlens, not of the script: please report the lines above"
         )
         self.panic(Group(Traceback(show_locals=False, suppress=[textual]), Text(message, "bold")))
+
+    # Comparing.
+
+    def compare_with(self, name: str, report: Report) -> None:
+        """Open the comparison with this report as soon as there is one to compare; call it before the app
+        runs."""
+        self.earlier, self._compares_with_file = (name, report), True
+
+    def _remember_for_comparison(self, new: Report) -> None:
+        """Keep the report that `new` replaces, or open the comparison with the first one."""
+        is_first = self.report is None or self.report is new
+        if self._compares_with_file and is_first:
+            self.call_after_refresh(self.action_compare)
+        elif self.report is not None and not is_first and not self._compares_with_file:
+            self.earlier = ("the trace before", self.report)
+
+    def action_compare(self) -> None:
+        """Show the lines of the earlier report beside those of this one."""
+        if self.report is None or self.earlier is None:
+            self.notify("nothing to compare with: start with --against FILE, or retrace", markup=False)
+            return
+        name, earlier = self.earlier
+        comparison = side_by_side(earlier, self.report, (name, self.subject_name))
+        self.push_screen(ComparisonScreen(comparison, self.target.qualname if self.target else ""))
 
     # Commands.
 

@@ -26,5 +26,6 @@ def sentence_of(binding: BindingType) -> str:
 
 APP_BINDINGS = (
     bind("theme", "d", "theme", ("", "Switch between the dark and the light theme.")),
+    bind("compare", "x", "compare", ("", "Compare with the report or the trace before, line by line.")),
     bind("quit", "q", "quit", ("Quit", "Leave the app.")),
 )

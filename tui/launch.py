@@ -24,8 +24,16 @@ from tui.preferences import (
 from tui.tracing import TraceTarget, WorkerTracing
 from tui.watching import watch_sources
 
+Named = tuple[str, Report]
+"""A report and what the user calls it."""
 
-def run(asked: TraceTarget | None, report_file: str | None = None, watch: bool = False) -> int:
+
+def run(
+    asked: TraceTarget | None,
+    report_file: str | None = None,
+    watch: bool = False,
+    against: Named | None = None,
+) -> int:
     """Open the app on a script, traced in the background, or on a saved report; return the exit code.
 
     Raises:
@@ -35,7 +43,8 @@ def run(asked: TraceTarget | None, report_file: str | None = None, watch: bool =
     _need_terminal(f"use `aotlens inspect {asked.path}` here" if asked else "--serve shows it in a browser")
     if report_file is not None and asked is None:
         roots = (str(Path(report_file).resolve().parent),)
-        return shown(with_preferences(AotlensApp(report_file, report=report, roots=roots)))
+        app = with_preferences(AotlensApp(report_file, report=report, roots=roots))
+        return shown(comparing(app, against))
     if asked is None:
         raise UserError(
             "nothing to show: name a script, for example `aotlens tui train.py`, or a report with --report"
@@ -44,7 +53,7 @@ def run(asked: TraceTarget | None, report_file: str | None = None, watch: bool =
     tracing, fitting = WorkerTracing(asked), CommandFitting(asked)
     roots = (str(Path(asked.path).resolve().parent),)
     app = AotlensApp(str(asked), tracing=tracing, report=report, roots=roots, fitting=fitting)
-    with_preferences(app)
+    comparing(with_preferences(app), against)
     stop = threading.Event()
     if watch:
         threading.Thread(target=watch_sources, args=(asked.path, app.post_message, stop), daemon=True).start()
@@ -56,14 +65,21 @@ def run(asked: TraceTarget | None, report_file: str | None = None, watch: bool =
         tracing.close()
 
 
+def comparing(app: AotlensApp, against: Named | None) -> AotlensApp:
+    """Return the app, which then opens with the comparison."""
+    if against is not None:
+        app.compare_with(*against)
+    return app
+
+
 Follow = Callable[[Callable[[Report], object], threading.Event], None]
 """Calls back with each new report, until the event is set."""
 
 
-def run_report(title: str, report: Report, follow: Follow | None = None) -> int:
+def run_report(title: str, report: Report, follow: Follow | None = None, against: Named | None = None) -> int:
     """Open the app on a finished report, and on those that follow it; return the exit code."""
     _need_terminal(f"use `aotlens inspect {title}` here")
-    app = with_preferences(AotlensApp(title, report=report, roots=(str(Path.cwd()),)))
+    app = comparing(with_preferences(AotlensApp(title, report=report, roots=(str(Path.cwd()),))), against)
     stop = threading.Event()
     if follow is not None:
         arguments = (lambda now: app.post_message(ReportReady(now)), stop)

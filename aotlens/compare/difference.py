@@ -6,15 +6,16 @@ of code with the same effect have an empty difference.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from aotlens.compare.line_pairs import Line, LinePairs, pair_lines
 from aotlens.compare.node_pairs import pair_nodes
 from aotlens.compare.saved import SavedChange, saved_changes
 from aotlens.compare.step import StepChange, step_change
-from aotlens.model.report import Diagnostic, Phase, Report, Span, Stage, StageNode, Target
-from aotlens.view.quantities import applied_steps, call_count, signature
+from aotlens.compare.weights import Weights, phase_program, total_weights, weights_by_line
+from aotlens.model.report import Diagnostic, Phase, Report, Stage, StageNode, Target
+from aotlens.view.quantities import applied_steps, signature
 
 __all__ = [
     "LineChange",
@@ -23,31 +24,9 @@ __all__ = [
     "TargetChange",
     "Weights",
     "report_change",
+    "report_pairs",
     "target_change",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """The cost of a target, or of one of its lines."""
-
-    saved_bytes: int = 0
-    """Kept from forward to backward."""
-    peak_bytes: int = 0
-    """Alive at the predicted peak."""
-    forward_nodes: int = 0
-    """Operators of the forward, or of inference."""
-    backward_nodes: int = 0
-    kernels: int = 0
-    """Generated kernels and library calls that compute a part of it; 0 where none were generated."""
-    wrapper_steps: int = 0
-    """Taken on each call."""
-    wrapper_bytes: int = 0
-    """Moved by the wrapper on each call."""
-
-    def minus(self, other: "Weights") -> "Weights":
-        rows = (getattr(self, row.name) - getattr(other, row.name) for row in fields(self))
-        return Weights(*rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +109,19 @@ class ReportChange:
 
 
 def report_change(old: Report, new: Report) -> ReportChange:
-    """Targets are paired by name, several captures of one name by their signatures, then in order."""
+    """Return the changes of each target; targets are paired as by `report_pairs`."""
+    pairs, added, removed = report_pairs(old, new)
+    step = None if old.fit is None or new.fit is None else step_change(old.fit, new.fit)
+    return ReportChange(tuple(target_change(*pair) for pair in pairs), added, removed, step)
+
+
+def report_pairs(
+    old: Report, new: Report
+) -> tuple[tuple[tuple[Target, Target], ...], tuple[Target, ...], tuple[Target, ...]]:
+    """Return the targets of both reports in pairs, in the new order; then the added and the removed ones.
+
+    Targets are paired by name, several captures of one name by their signatures, then in order.
+    """
     pairs: list[tuple[Target, Target]] = []
     rest, others = list(old.targets), list(new.targets)
     for key in (_capture, _qualname):
@@ -144,8 +135,7 @@ def report_change(old: Report, new: Report) -> ReportChange:
         pairs.append((rest.pop(), others.pop()))
     order = {id(target): index for index, target in enumerate(new.targets)}
     pairs.sort(key=lambda pair: order[id(pair[1])])
-    step = None if old.fit is None or new.fit is None else step_change(old.fit, new.fit)
-    return ReportChange(tuple(target_change(*pair) for pair in pairs), tuple(others), tuple(rest), step)
+    return tuple(pairs), tuple(others), tuple(rest)
 
 
 def _capture(target: Target) -> object:
@@ -164,8 +154,8 @@ def target_change(old: Target, new: Target) -> TargetChange:
     return TargetChange(
         new.qualname,
         new.name,
-        _total_weights(old),
-        _total_weights(new),
+        total_weights(old),
+        total_weights(new),
         tuple(_line_changes(old, new, lines, nodes)),
         tuple(node for node in nodes if not node.node.spans),
         tuple((Counter(steps[1]) - Counter(steps[0])).elements()),
@@ -186,7 +176,7 @@ def _node_changes(
     changes: list[NodeChange] = []
     known: dict[str, str] = {}
     for phase in ("forward", "backward"):
-        before, after = _program(old, phase), _program(new, phase)
+        before, after = phase_program(old, phase), phase_program(new, phase)
         if phase == "forward":
             known = _known_inputs(before, after)
         paired = pair_nodes(before, after, known, lines)
@@ -199,12 +189,6 @@ def _node_changes(
             for old_node, new_node, what in paired.changed
         ]
     return tuple(changes), known
-
-
-def _program(target: Target, phase: str) -> Stage:
-    """Return the program that runs in a phase; an empty one where nothing does."""
-    stage = target.stage("inference" if phase == "forward" and target.mode == "inference" else phase)
-    return stage or Stage(phase, None, (), "")
 
 
 def _known_inputs(old: Stage, new: Stage) -> dict[str, str]:
@@ -235,8 +219,8 @@ def _line_changes(
     old: Target, new: Target, lines: LinePairs, nodes: tuple[NodeChange, ...]
 ) -> Iterator[LineChange]:
     """Yield the changed lines in the order of the new source, removed lines last."""
-    before = _by_line(old, lines.of_old)
-    after = _by_line(new, lines.of_new)
+    before = weights_by_line(old, lines.of_old)
+    after = weights_by_line(new, lines.of_new)
     changed: dict[object, list[NodeChange]] = {}
     for node in nodes:
         if node.node.spans:
@@ -254,47 +238,6 @@ def _source_order(row: LineChange) -> tuple[bool, str, int]:
     line = row.after or row.before
     assert line is not None
     return row.after is None, line.file, line.number
-
-
-def _by_line(target: Target, key: object) -> dict[object, Weights]:
-    """Return the cost of each line; code without a line is left out."""
-    assert callable(key)
-    counters: dict[object, Counter[str]] = {}
-
-    def add(span: Span | None, name: str, amount: int) -> None:
-        if span is not None and amount:
-            counters.setdefault(key(span), Counter())[name] += amount
-
-    for phase in ("forward", "backward"):
-        for node in _program(target, phase).nodes:
-            add(node.spans[0] if node.spans else None, f"{phase}_nodes", int(node.op == "call_function"))
-    for saved in target.partition.saved if target.partition is not None else ():
-        add(saved.span, "saved_bytes", saved.bytes)
-    for live in target.memory.live_at_peak if target.memory is not None else ():
-        add(live.span, "peak_bytes", live.bytes)
-    for kernel in target.kernels:
-        for span in {
-            (kernel_span.file, kernel_span.line): kernel_span for kernel_span in kernel.spans
-        }.values():
-            add(span, "kernels", 1)
-    for step in applied_steps(target):
-        for index, site in enumerate(step.sites):
-            add(site.span, "wrapper_steps", 1)
-            add(site.span, "wrapper_bytes", step.bytes_per_call if index == 0 else 0)
-    return {line: Weights(**counts) for line, counts in counters.items()}
-
-
-def _total_weights(target: Target) -> Weights:
-    steps = applied_steps(target)
-    return Weights(
-        target.partition.saved_bytes if target.partition is not None else 0,
-        target.memory.peak_bytes if target.memory is not None else 0,
-        call_count(_program(target, "forward")),
-        call_count(_program(target, "backward")),
-        len(target.kernels),
-        len(steps),
-        sum(step.bytes_per_call for step in steps),
-    )
 
 
 def _findings(

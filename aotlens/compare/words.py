@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aotlens.compare.difference import LineChange, NodeChange, TargetChange, Weights
+from aotlens.compare.difference import LineChange, NodeChange, TargetChange
 from aotlens.compare.line_pairs import Line
 from aotlens.compare.saved import SavedChange
+from aotlens.compare.weights import Weights
 from aotlens.model.spans import line_of, shown_path
-from aotlens.view.quantities import counted, human_bytes, signed, signed_bytes
+from aotlens.view.quantities import counted, human_bytes, human_us, signed, signed_bytes
 from aotlens.view.saved import name_with_node
 
-__all__ = ["Total", "line_label", "line_weights", "node_text", "saved_text", "totals"]
+__all__ = ["Total", "line_facts", "line_label", "line_weights", "node_text", "saved_text", "totals"]
 
 MARKS = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -34,6 +35,7 @@ def totals(change: TargetChange) -> Iterator[Total]:
         ("peak", old.peak_bytes, new.peak_bytes, True),
         ("forward nodes", old.forward_nodes, new.forward_nodes, False),
         ("backward nodes", old.backward_nodes, new.backward_nodes, False),
+        ("recomputed values", old.recomputed, new.recomputed, False),
         ("kernels", old.kernels, new.kernels, False),
         ("wrapper steps", old.wrapper_steps, new.wrapper_steps, False),
         ("wrapper bytes per call", old.wrapper_bytes, new.wrapper_bytes, True),
@@ -43,6 +45,31 @@ def totals(change: TargetChange) -> Iterator[Total]:
             shown = human_bytes if is_size else str
             change_text = signed_bytes(after - before) if is_size else signed(after - before)
             yield Total(name, shown(before), shown(after), change_text, after > before)
+    if old.gpu_us != new.gpu_us:
+        difference = signed_us(new.gpu_us - old.gpu_us)
+        times = human_us(old.gpu_us), human_us(new.gpu_us)
+        yield Total("time on the GPU", *times, difference, new.gpu_us > old.gpu_us)
+
+
+def signed_us(change_us: float) -> str:
+    """Return `+1.2 µs`."""
+    return f"{'+' if change_us > 0 else '−'}{human_us(abs(change_us))}"
+
+
+def line_facts(weights: Weights) -> Iterator[str]:
+    """Yield the costs of a line on one side: `saves 2.0 MiB`, `recomputes 2`, `3 kernels`, `12.0 µs`."""
+    if weights.saved_bytes:
+        yield f"saves {human_bytes(weights.saved_bytes)}"
+    if weights.recomputed:
+        yield f"recomputes {weights.recomputed}"
+    if weights.gpu_us:
+        yield human_us(weights.gpu_us)
+    if weights.kernels:
+        yield counted(weights.kernels, "kernel")
+    if weights.wrapper_steps:
+        yield counted(weights.wrapper_steps, "wrapper step")
+    if weights.peak_bytes:
+        yield f"{human_bytes(weights.peak_bytes)} at the peak"
 
 
 def line_weights(weights: Weights) -> Iterator[str]:
@@ -56,10 +83,13 @@ def line_weights(weights: Weights) -> Iterator[str]:
     counts = (
         ("forward node", weights.forward_nodes),
         ("backward node", weights.backward_nodes),
+        ("recomputed value", weights.recomputed),
         ("kernel", weights.kernels),
         ("wrapper step", weights.wrapper_steps),
     )
     yield from (_signed_count(count, name) for name, count in counts if count)
+    if weights.gpu_us:
+        yield f"{signed_us(weights.gpu_us)} on the GPU"
 
 
 def line_label(row: LineChange) -> str:

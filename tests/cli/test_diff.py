@@ -77,3 +77,10 @@ def test_files_that_are_no_reports(tmp_path: Path) -> None:
     ended = aotlens("diff", "a.json", "b.json", cwd=tmp_path)
     assert ended.code == 2
     assert ended.err.startswith("aotlens: error: a.json: not a report")
+
+
+def test_a_page_names_both_revisions(repository: Path) -> None:
+    ended = aotlens("diff", "--git", "main~1..main", "step.py::step", "--format", "html", cwd=repository)
+    assert ended.code == 0, ended.err
+    assert "<title>main~1 → main: aotlens</title>" in ended.out
+    assert "aten.exp.default" in ended.out

@@ -11,15 +11,17 @@ from aotlens.cli.targets import TargetName, add_compile_options, add_gpu, check_
 from aotlens.cli.terminal import say, write_data
 from aotlens.cli.trace_target import trace_target
 from aotlens.compare.difference import ReportChange, report_change
+from aotlens.compare.side_by_side import side_by_side
 from aotlens.diagnostics.budgets import Budget, over_budget, over_step_budget
 from aotlens.errors import UserError
+from aotlens.git_revisions import parse_range
 from aotlens.model.codec import encode_record
 from aotlens.model.files import load_report
 from aotlens.model.report import Diagnostic, Report
 from aotlens.worker.protocol import TraceOptions
 
 SCHEMA = "aotlens.diff/1"
-FORMATS = ("text", "json", "markdown")
+FORMATS = ("text", "json", "markdown", "html")
 TIME_LIMIT_S = 600.0
 
 
@@ -36,7 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="trace TARGET at two revisions: main..HEAD, main...HEAD (from their merge base), main (to the"
         " working tree)",
     )
-    parser.add_argument("--format", choices=FORMATS, default="text", help="default: %(default)s")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="html is one page with the lines of both side by side (default: %(default)s)",
+    )
     parser.add_argument(
         "-o", dest="output", metavar="FILE", type=output_file, help="write to this file instead of stdout"
     )
@@ -59,13 +66,17 @@ def run(arguments: argparse.Namespace) -> int:
     for report in (old, new):
         if report.fit is not None and report.incomplete is not None:
             say(f"aotlens: warning: `{report.command}` is incomplete: {report.incomplete}")
-    change = report_change(old, new)
     over = tuple(
         diagnostic
         for diagnostics in _exceeded_budgets(new, limits_of(arguments))
         for diagnostic in diagnostics
     )
-    _show(change, over, arguments)
+    if arguments.format == "html":
+        _write_page(old, new, arguments)
+    else:
+        _show(report_change(old, new), over, arguments)
+    for diagnostic in over:
+        say(f"aotlens: {diagnostic.code}: {diagnostic.message}")
     return 1 if over else 0
 
 
@@ -145,8 +156,21 @@ def _show(change: ReportChange, over: tuple[Diagnostic, ...], arguments: argpars
         write_data(difference_markdown(change, over), arguments.output)
     else:
         _show_text(change, over, arguments.output)
-    for diagnostic in over:
-        say(f"aotlens: {diagnostic.code}: {diagnostic.message}")
+
+
+def _write_page(old: Report, new: Report, arguments: argparse.Namespace) -> None:
+    from aotlens.render.html.comparison import comparison_page  # only with --format html
+
+    write_data(comparison_page(side_by_side(old, new, _names(arguments))), arguments.output)
+
+
+def _names(arguments: argparse.Namespace) -> tuple[str, str]:
+    """Return what the user calls each side: two files, or two revisions."""
+    if arguments.git is None:
+        old, new = arguments.what
+        return old, new
+    revisions = parse_range(arguments.git)
+    return revisions.old, revisions.new or "working tree"
 
 
 def _show_text(change: ReportChange, over: tuple[Diagnostic, ...], output: str | None) -> None:

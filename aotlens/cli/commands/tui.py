@@ -9,6 +9,8 @@ from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace, w
 from aotlens.cli.targets import TargetName, add_gpu, add_policy, check_gpu, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.errors import UserError
+from aotlens.model.files import load_report
+from aotlens.model.report import Report
 from aotlens.worker.protocol import TraceOptions
 
 LOOPBACK = "127.0.0.1"
@@ -30,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report",
         metavar="FILE",
         help="open a saved JSON report; with a TARGET, trace it only on request",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="FILE",
+        help="a saved JSON report to compare with, line by line (key x)",
     )
     parser.add_argument(
         "--watch",
@@ -64,21 +71,27 @@ def run(arguments: argparse.Namespace) -> int:
     options = TraceOptions(policy=str(policy_of(arguments)), gpu=arguments.gpu)
     if arguments.serve:
         return _serve(arguments)
+    against = _named_report(arguments.against)
     if target is not None and is_trace_path(target.path):
         from tui.launch import run_report  # Textual takes 0.4 s
 
         if arguments.watch:
             report, follow = watched_trace(target.path, target.qualname, arguments.mappings)
-            return run_report(str(target), report, follow)
+            return run_report(str(target), report, follow, against)
         report = report_of_trace(target.path, target.qualname, arguments.mappings, options)
-        return run_report(str(target), report)
+        return run_report(str(target), report, against=against)
     from tui.launch import run as run_app  # Textual takes 0.4 s
     from tui.tracing import TraceTarget
 
     trace_target = None
     if target is not None:
         trace_target = TraceTarget(target.path, target.qualname, tuple(arguments.argv), options)
-    return run_app(trace_target, arguments.report, arguments.watch)
+    return run_app(trace_target, arguments.report, arguments.watch, against)
+
+
+def _named_report(file: str | None) -> tuple[str, Report] | None:
+    """Return a saved report with its name; None without a file."""
+    return None if file is None else (file, load_report(file))
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -87,6 +100,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise UserError("--serve needs textual-serve: pip install 'aotlens[serve]'")
     from tui.serving import listen, serve  # aiohttp takes 0.4 s
 
+    _named_report(arguments.against)
     if arguments.report is not None:
         from tui.launch import read_report  # Textual takes 0.4 s
 
@@ -106,7 +120,7 @@ def _announce(address: str) -> None:
 def own_words(arguments: argparse.Namespace) -> list[str]:
     """Return the command line again, for a process that shows the app."""
     words = [] if arguments.target is None else [str(arguments.target)]
-    for option in ("report", "memory_budget", "gpu"):
+    for option in ("report", "against", "memory_budget", "gpu"):
         value = getattr(arguments, option)
         words += [] if value is None else [f"--{option.replace('_', '-')}", value]
     words += [word for policy in arguments.policy for word in ("--policy", policy)]

@@ -18,7 +18,7 @@ from aotlens.view.tabs.source import SourceStore
 from aotlens.view.tabs.targets import target_address, target_title
 from aotlens.view.why import dynamo_summary
 
-__all__ = ["html_page"]
+__all__ = ["filled_page", "html_page"]
 
 SCRIPTS = (
     "list.js",
@@ -42,10 +42,20 @@ def html_page(report: Report, name: str) -> str:
         targets = [_dynamo(report.dynamo, encoder)]
     if not targets and report.fit is not None:
         targets = [fit_target(report, report.fit, encoder)]
-    data = {"title": name, "made_by": _made_by(report), "targets": targets, **encoder.tables()}
+    data: dict[str, object] = {
+        "title": name,
+        "made_by": _made_by(report),
+        "targets": targets,
+        **encoder.tables(),
+    }
+    return filled_page(name, data)
+
+
+def filled_page(title: str, data: dict[str, object]) -> str:
+    """Return the page with its scripts, style and data."""
     page = _file("page.html")
     for mark, text in (
-        ("{{title}}", escape(f"{name}: aotlens")),
+        ("{{title}}", escape(f"{title}: aotlens")),
         ("{{style}}", _file("page.css")),
         ("{{scripts}}", "\n".join(_file(script) for script in SCRIPTS)),
         ("{{data}}", _script_json(data)),

@@ -25,6 +25,7 @@ class Page {
     document.getElementById("folds").addEventListener("click", () => this.panel.unfold());
     document.addEventListener("keydown", (event) => this.key(event));
     this.dragDivider();
+    for (const id of ["left", "divider"]) document.getElementById(id).hidden = !data.files.length;
   }
 
   /** Shows what an address names; parts that the page lacks are reported beside the search. */
