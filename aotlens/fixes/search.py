@@ -17,7 +17,7 @@ from aotlens.model.dynamo import Dynamo, FixOutcome, TriedFix
 from aotlens.model.edits import edited
 from aotlens.model.source import Edit, Fix, Span
 
-__all__ = ["Attempt", "Limits", "SearchResult", "find_fixes"]
+__all__ = ["Attempt", "Limits", "SearchResult", "find_fixes", "line_edits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ def _result(search: Search, before: Dynamo) -> SearchResult:
         outcome = _outcome(search, before)
         first = search.passed[0][1]
         for trial, texts in search.passed:
-            edits = trial.candidate.edits if texts == first else _line_edits(search.originals, changed)
+            edits = trial.candidate.edits if texts == first else line_edits(search.originals, changed)
             fix = Fix(trial.candidate.title, edits)
             fixes.append(
                 TriedFix(trial.candidate.kind, trial.target.function, trial.target.name, fix, outcome)
@@ -290,7 +290,7 @@ def _outcome(search: Search, before: Dynamo) -> FixOutcome:
     )
 
 
-def _line_edits(before: Texts, after: Texts) -> tuple[Edit, ...]:
+def line_edits(before: Texts, after: Texts) -> tuple[Edit, ...]:
     """Return all changes as edits of whole lines, because later rounds edit the result of earlier ones."""
     edits = []
     for file, text in after.items():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from aotlens.model.fit import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes
 from aotlens.model.spans import location, text_of
+from aotlens.view.fit_advice import advice_lines
 from aotlens.view.fit_ranks import distribution_lines, ranks_words
 from aotlens.view.names import without_default
 from aotlens.view.quantities import counted, human_bytes
@@ -129,6 +130,9 @@ def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
     yield ""
     yield "Assumptions"
     yield from (f"  - {line}" for line in fit.assumptions)
+    if fit.advice or fit.plan is not None:
+        yield ""
+        yield from advice_lines(fit)
 
 
 def ran_words(fit: Fit) -> str:

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 
 from aotlens.cli.export_formats import check_whole_format, whole_text
+from aotlens.cli.fit_advice import add_advice_arguments, with_advice, write_plan
 from aotlens.cli.options import output_file
 from aotlens.cli.rank_options import add_rank_arguments, chosen_ranks
 from aotlens.cli.targets import check_script
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run on real tensors: for a script whose sizes depend on values, which fake tensors lack",
     )
     add_rank_arguments(parser)
+    add_advice_arguments(parser)
     parser.add_argument(
         "--to-end", action="store_true", help="run the script to its end, not until its steps repeat"
     )
@@ -80,9 +82,13 @@ def run(arguments: argparse.Namespace) -> int:
         signal = signal_of_exit_code(observed.exit_code)
         how = f"was ended by {signal}" if signal else f"exited with code {observed.exit_code}"
         raise UserError(f"{arguments.script} {how} before a report could be made")
-    _show(observed.report, arguments)
+    report, edits = observed.report, None
     if observed.failure is None:
-        _store(FitRun(job.path, job.argv, job.gpu, observed.files, started), observed.report)
+        report, edits = with_advice(report, job, arguments)
+    _show(report, arguments)
+    write_plan(edits, arguments)
+    if observed.failure is None:
+        _store(FitRun(job.path, job.argv, job.gpu, observed.files, started), report)
     if observed.failure is not None:
         show_failure(observed.failure.message, observed.failure.traceback, observed.failure.exit_code)
     fit = observed.report.fit

@@ -1,0 +1,133 @@
+"""`aotlens fit --advise`, `--target` and `--fix`: test edits that lower the peak, and write a plan's edits.
+
+Invariant: a file is written only after its diff was printed, and only if it is unchanged since it was read.
+"""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotlens.cli.terminal import say, write_data
+from aotlens.errors import UserError
+from aotlens.model.edits import unified_diff
+from aotlens.model.fit import Fit
+from aotlens.model.report import Report
+from aotlens.model.spans import is_users_own, shown_path
+from aotlens.policy import Budget
+from aotlens.view.quantities import counted
+
+if TYPE_CHECKING:
+    from aotlens.fit.advice.search import Target
+    from aotlens.fit.job import FitJob
+
+__all__ = ["PlannedEdits", "add_advice_arguments", "with_advice", "write_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEdits:
+    """The files of a plan."""
+
+    originals: Mapping[str, str]
+    texts: Mapping[str, str]
+    """The same files with all edits."""
+
+    @property
+    def diff(self) -> str:
+        return "".join(
+            unified_diff(shown_path(file), self.originals[file], text) for file, text in self.texts.items()
+        )
+
+
+def add_advice_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--advise",
+        action="store_true",
+        help="also test edits of the script that lower the peak, and compare their training on real tensors;"
+        " done by itself where the step does not fit the GPU",
+    )
+    parser.add_argument(
+        "--target",
+        metavar="SIZE",
+        type=target_size,
+        help="find and print the cheapest edits whose peak is at most this: `24GiB`, or `75%%` of the peak",
+    )
+    parser.add_argument(
+        "--fix", action="store_true", help="write the edits that --target prints to the files"
+    )
+
+
+def target_size(text: str) -> Budget:
+    """Parse bytes or a fraction of the peak."""
+    try:
+        return Budget.parse(text)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a size (`24GiB`) nor a fraction of the peak (`75%`)"
+        ) from error
+
+
+def with_advice(
+    report: Report, job: "FitJob", arguments: argparse.Namespace
+) -> tuple[Report, PlannedEdits | None]:
+    """Return the report with advice if it is asked for or needed, and the plan's edits."""
+    fit = report.fit
+    is_too_large = fit is not None and fit.fits is not None and not fit.fits.ok
+    if not (arguments.advise or arguments.target or arguments.fix or is_too_large):
+        return report, None
+    if fit is None or not fit.curve or fit.distribution is not None:
+        say("aotlens: no edits are tested: they need a script on one device whose memory is known")
+        return report, None
+    from aotlens.fit.advice.search import Goal, advise
+    from aotlens.fit.advice.trials import trials
+    from aotlens.session.trials.fix_trials import read_texts
+
+    files = [row.span.file for row in fit.by_line if row.span is not None and is_users_own(row.span.file)]
+    texts = read_texts((job.path, *files))
+
+    def tell(line: str) -> None:
+        say(f"aotlens: testing edits: {line}")
+
+    with trials(job) as runs:
+        goal = Goal(_target(arguments, fit), arguments.advise or not arguments.target)
+        advised = advise(runs, texts, fit, goal, tell)
+        tell(f"{counted(runs.runs, 'run')} of the script")
+    for title, reason in advised.rejected:
+        say(f"aotlens: not advised: {title}: {reason}")
+    report = replace(report, fit=replace(fit, advice=advised.advice, plan=advised.plan))
+    originals = {file: texts[file] for file in advised.texts}
+    return report, PlannedEdits(originals, advised.texts) if advised.texts else None
+
+
+def _target(arguments: argparse.Namespace, fit: Fit) -> "Target | None":
+    from aotlens.fit.advice.search import Target
+
+    budget: Budget | None = arguments.target
+    if budget is None:
+        if fit.fits is not None and not fit.fits.ok:
+            return Target(fit.fits.capacity_bytes, is_reserved=True)
+        return None
+    if budget.size_bytes is not None:
+        return Target(budget.size_bytes)
+    return Target(int(fit.step_peak_bytes * (budget.fraction or 0)))
+
+
+def write_plan(edits: PlannedEdits | None, arguments: argparse.Namespace) -> None:
+    """Print the diff of the plan, and write it if asked for."""
+    if edits is None:
+        if arguments.fix:
+            say("aotlens: nothing is written: there is no plan; add --target")
+        return
+    if arguments.format == "text" and arguments.output is None:
+        write_data(f"\n{edits.diff}", None)
+    else:
+        say(edits.diff.rstrip("\n"))
+    if not arguments.fix:
+        return
+    for file, original in edits.originals.items():
+        if Path(file).read_bytes().decode("utf-8") != original:
+            raise UserError(f"{file} was changed while it was tested, so nothing is written: run it again")
+    for file, text in edits.texts.items():
+        Path(file).write_bytes(text.encode("utf-8"))
+    say(f"aotlens: wrote the edits to {counted(len(edits.texts), 'file')}")

@@ -1,0 +1,13 @@
+"""Edits of a training script that lower its peak, each tested on copies of the script.
+
+The parent loads no torch. Scripts run in forks of one child process, `server`.
+
+| module | contents |
+|---|---|
+| `proposals` | the records of an edit and of what the rules read |
+| `step` | the training step in the source: forward, backward, the batch's names |
+| `checkpoints`, `accumulation`, … | one kind of edit each |
+| `rules` | all kinds, the cheapest first |
+| `trials`, `server`, `training`, `names` | runs of edited copies: peak, comparison, names at the backward |
+| `search` | tests the proposals, and combines them for a target |
+"""

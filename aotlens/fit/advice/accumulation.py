@@ -1,0 +1,133 @@
+"""Split the batch into micro batches, whose gradients accumulate.
+
+    loss = f(model(x), y)
+    loss.backward()
+
+becomes
+
+    loss_total = 0
+    for x_part, y_part in zip(x.chunk(2), y.chunk(2)):
+        loss = f(model(x_part), y_part)
+        loss = loss * len(x_part) / len(x)
+        loss.backward()
+        loss_total += loss.detach()
+    loss = loss_total
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from aotlens.fit.advice.gradients import _owner
+from aotlens.fit.advice.proposals import Proposal, Site, proposal
+from aotlens.fit.advice.step import INDENT, TrainingStep, names_in
+from aotlens.model.edits import edited
+from aotlens.model.source import Edit, Span
+
+__all__ = ["micro_batches"]
+
+PARTS = (2, 4, 8)
+
+
+def micro_batches(site: Site) -> Iterator[Proposal | None]:
+    """Yield loops over parts of the batch, for a loss that is a mean or a sum over the batch."""
+    step = site.step
+    if step is None:
+        return
+    for batch in _batches(site, step):
+        for is_mean in (True, False):
+            for parts in PARTS:
+                split = _accumulated(site, step, batch, parts, is_mean)
+                series = f"micro batches of {', '.join(batch)}, {'mean' if is_mean else 'sum'}"
+                yield None if split is None else replace(split, series=series)
+
+
+def _batches(site: Site, step: TrainingStep) -> Iterator[tuple[str, ...]]:
+    """Yield the tensors without gradient that the step reads, by equal first size, most names first."""
+    statements = step.block[step.first : step.last + 1]
+    stored = set().union(*(names_in(statement, ast.Store) for statement in statements))
+    read = set().union(*(names_in(statement, ast.Load) for statement in statements)) - stored
+    by_size: dict[int, list[str]] = {}
+    for name in sorted(read):
+        fact = site.names.get(name)
+        if fact is not None and fact.kind == "tensor" and not fact.requires_grad and fact.shape:
+            by_size.setdefault(fact.shape[0], []).append(name)
+    for size, names in sorted(by_size.items(), key=lambda row: -len(row[1])):
+        if size >= min(PARTS):
+            yield tuple(names)
+
+
+def _accumulated(
+    site: Site, step: TrainingStep, batch: Sequence[str], parts: int, is_mean: bool
+) -> Proposal | None:
+    source, statements = step.source, step.block[step.first : step.last + 1]
+    loss = _loss(site, step)
+    indent = source.indent(statements[0])
+    stored = set().union(*(names_in(statement, ast.Store) for statement in statements))
+    used = sorted(name for name in stored if step.is_read_after(name))
+    if (
+        loss is None
+        or indent is None
+        or source.indent(statements[-1]) != indent
+        or not _are_scalars(site, used)
+    ):
+        return None
+    first = batch[0]
+    share = f" * len({first}_part) / len({first})" if is_mean else ""
+    zeroed = [statement for statement in statements if _owner(statement, "zero_grad") is not None]
+    body = _body(step, batch, zeroed, (loss, share))
+    chunks = [f"{name}.chunk({parts})" for name in batch]
+    loop = f"for {first}_part in {chunks[0]}:"
+    if len(batch) > 1:
+        loop = f"for {', '.join(f'{name}_part' for name in batch)} in zip({', '.join(chunks)}):"
+    lines = [*(source.code(statement) for statement in zeroed), *(f"{name}_total = 0" for name in used), loop]
+    text = "".join(f"{indent}{line}\n" for line in lines) + body
+    text += "".join(f"{indent}{INDENT}{name}_total += {name}.detach(){share}\n" for name in used)
+    text += "".join(f"{indent}{name} = {name}_total\n" for name in used)
+    last = statements[-1]
+    span = Span(source.file, statements[0].lineno, 0, (last.end_lineno or last.lineno) + 1, 0)
+    how = "weighted by their sizes" if is_mean else "added up"
+    title = f"Accumulate the gradients of {parts} micro batches, {how}"
+    return proposal("gradient accumulation", "gradient accumulation", title, Edit(span, text))
+
+
+def _loss(site: Site, step: TrainingStep) -> ast.Name | None:
+    """Return the name of the loss in the statement that calls the backward."""
+    for node in ast.walk(step.backward):
+        if isinstance(node, ast.Name):
+            fact = site.names.get(node.id)
+            if fact is not None and fact.kind == "tensor" and fact.requires_grad:
+                return node
+    return None
+
+
+def _are_scalars(site: Site, names: Sequence[str]) -> bool:
+    facts = [site.names.get(name) for name in names]
+    return all(fact is not None and fact.kind == "tensor" and not fact.shape for fact in facts)
+
+
+def _body(
+    step: TrainingStep, batch: Sequence[str], left_out: Sequence[ast.stmt], loss: tuple[ast.Name, str]
+) -> str:
+    """Return the statements with the parts in place of the batch, indented."""
+    source, lines = step.source, []
+    for statement in step.block[step.first : step.last + 1]:
+        if statement in left_out:
+            continue
+        edits = [
+            source.replace(node, f"{node.id}_part")
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and node.id in batch
+        ]
+        if statement is step.backward and loss[1]:
+            edits.append(source.replace(loss[0], f"({loss[0].id}{loss[1]})"))
+        line, end = statement.lineno, statement.end_lineno or statement.lineno
+        text = source.between(Span(source.file, line, 0, end + 1, 0))
+        text = edited(text, [_moved(edit, 1 - line) for edit in edits])
+        lines += [INDENT + row if row.strip() else row for row in text.splitlines(keepends=True)]
+    return "".join(lines)
+
+
+def _moved(edit: Edit, lines: int) -> Edit:
+    span = edit.span
+    return Edit(Span(span.file, span.line + lines, span.col, span.end_line + lines, span.end_col), edit.text)

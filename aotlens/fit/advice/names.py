@@ -1,0 +1,98 @@
+"""Run a script until its first backward, and describe the names that are visible there.
+
+Invariant: the script is ended before the backward runs.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+
+from aotlens.codegen.gpu.offline.context import Replacement, replacing
+from aotlens.fit.advice.jobs import JOB, NameFact, NamesJob, NamesOutcome
+from aotlens.fit.advice.outcomes import save_outcome
+from aotlens.fit.fake_values import reading_without_values
+from aotlens.fit.observer import observing_memory
+from aotlens.gpu_emulation.contexts import emulating
+from aotlens.model.codec import decode_record
+from aotlens.model.spans import is_users_own
+from aotlens.options import CompileOptions
+from aotlens.session.collector import Collector, StopScript
+from aotlens.session.compile_router import CompileRouter, intercepting_compile
+from aotlens.session.run import run_to_end
+from aotlens.session.script.source import load_script, new_module, run_script
+
+__all__ = ["main", "names_of"]
+
+
+def main(folder: str) -> int:
+    """Run the job of a folder and write the outcome there."""
+    job = decode_record(NamesJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
+    save_outcome(folder, names_of(job))
+    return 0
+
+
+def names_of(job: NamesJob) -> NamesOutcome:
+    """Run the script in this process until its first backward."""
+    outcomes: list[NamesOutcome] = []
+
+    def backward(*args: Any, **kwargs: Any) -> None:
+        frame = _user_frame(sys._getframe(1))
+        if frame is not None:
+            outcomes.append(_outcome(frame))
+        raise StopScript
+
+    def script() -> None:
+        loaded = load_script(job.path)
+        router = CompileRouter(
+            CompileOptions(backend="eager", strict=False), Collector(job.path), keep_going=True
+        )
+        with ExitStack() as stack:
+            stack.enter_context(intercepting_compile(router))
+            stack.enter_context(emulating(job.gpu, fake=not job.is_real))
+            if not job.is_real:
+                stack.enter_context(reading_without_values())
+                stack.enter_context(observing_memory())  # it answers reads of values
+            for owner in (torch.Tensor, torch.autograd):
+                stack.enter_context(replacing(Replacement(owner, "backward", backward, "ends the script")))
+            run_script(loaded, new_module(loaded, "__main__"), job.argv)
+
+    run_to_end(script, job.path)
+    return outcomes[0] if outcomes else NamesOutcome()
+
+
+def _user_frame(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and not is_users_own(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def _outcome(frame: FrameType) -> NamesOutcome:
+    values = {**frame.f_globals, **frame.f_locals}
+    return NamesOutcome(frame.f_code.co_filename, frame.f_lineno, tuple(_facts(values)))
+
+
+def _facts(values: Mapping[str, Any]) -> Iterator[NameFact]:
+    for name, value in values.items():
+        type_name = type(value).__name__
+        if isinstance(value, torch.Tensor):
+            yield NameFact(
+                name, "tensor", type_name, tuple(map(int, value.shape)), requires_grad=value.requires_grad
+            )
+        elif isinstance(value, nn.Module):
+            length = len(value) if isinstance(value, nn.Sequential | nn.ModuleList) else 0
+            yield NameFact(
+                name, "module", type_name, length=length, is_compiled=type_name == "OptimizedModule"
+            )
+        elif isinstance(value, torch.optim.Optimizer):
+            yield NameFact(name, "optimizer", type_name)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

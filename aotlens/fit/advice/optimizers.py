@@ -1,0 +1,70 @@
+"""Optimizer steps with fewer temporaries.
+
+| source | edit |
+|---|---|
+| `torch.optim.AdamW(…)` | `fused=True`: one kernel without temporaries |
+| the same on a GPU, or with `foreach=True` | `foreach=False`: temporaries of one parameter at a time |
+"""
+
+import ast
+from collections.abc import Iterator
+
+from aotlens.fit.advice.proposals import Proposal, Site, add_keywords, proposal
+from aotlens.fixes.source import Source
+
+__all__ = ["optimizer_kernels"]
+
+WITH_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
+WITH_FOREACH = WITH_FUSED | {"Adadelta", "Adafactor", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"}
+
+
+def optimizer_kernels(site: Site) -> Iterator[Proposal | None]:
+    """Yield other implementations of the step for each optimizer that is constructed."""
+    for source in site.sources.values():
+        for call, type_name in _constructors(source, site):
+            keywords = {keyword.arg: source.code(keyword.value) for keyword in call.keywords}
+            group = f"optimizer {source.code(call.func)} {_ordinal(source, call)}"
+            if type_name in WITH_FUSED and "fused" not in keywords and "differentiable" not in keywords:
+                text = _with(source, call, "fused", "True", without="foreach")
+                title = f"Use the fused `{type_name}`, whose step allocates no temporaries"
+                yield proposal("fused optimizer", group, title, source.replace(call, text))
+            is_foreach = keywords.get("foreach") == "True" or (
+                site.fit.device == "cuda" and not {"foreach", "fused"} & keywords.keys()
+            )
+            if type_name in WITH_FOREACH and is_foreach:
+                text = _with(source, call, "foreach", "False", without="foreach")
+                title = f"Let `{type_name}` update one parameter at a time"
+                yield proposal("foreach=False", group, title, source.replace(call, text))
+
+
+def _constructors(source: Source, site: Site) -> Iterator[tuple[ast.Call, str]]:
+    """Yield the calls that make an optimizer, with its class."""
+    for node in source.nodes(ast.Call):
+        assert isinstance(node, ast.Call)
+        name = source.code(node.func).rpartition(".")[2]
+        if name in WITH_FOREACH and node.args:
+            yield node, name
+            continue
+        match source.parents.get(node):
+            case ast.Assign(targets=[ast.Name(id=target)], value=value) if value is node:
+                fact = site.names.get(target)
+                if fact is not None and fact.kind == "optimizer" and node.args:
+                    yield node, fact.type_name
+
+
+def _ordinal(source: Source, call: ast.Call) -> int:
+    """Return how many calls of the same function precede this one."""
+    text = source.code(call.func)
+    return sum(
+        isinstance(node, ast.Call) and source.code(node.func) == text and node.lineno < call.lineno
+        for node in source.nodes(ast.Call)
+    )
+
+
+def _with(source: Source, call: ast.Call, name: str, value: str, without: str) -> str:
+    """Return the call with a keyword, in place of the keyword `without`."""
+    for keyword in call.keywords:
+        if keyword.arg == without:
+            written = source.code(call)
+            return written.replace(f"{without}={source.code(keyword.value)}", f"{name}={value}")
+    return add_keywords(source.code(call), {name: value})

@@ -1,0 +1,318 @@
+"""Test every proposal, and combine the cheapest ones for a target.
+
+Invariant: advice is what was run: with its edits the peak was lower, and the training compared equal or was
+not compared for a stated reason.  A plan was run and compared as a whole.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aotlens.fit.advice.comparison import Judgement, judged
+from aotlens.fit.advice.jobs import TrainingOutcome
+from aotlens.fit.advice.proposals import Proposal
+from aotlens.fit.advice.rules import Script
+from aotlens.fit.advice.trials import Trials
+from aotlens.fixes.search import line_edits
+from aotlens.model.fit import Fit, FitAdvice, FitPlan
+from aotlens.view.quantities import counted, human_bytes
+
+__all__ = ["Advised", "Goal", "Target", "advise"]
+
+MOST_REAL_BYTES = 2 << 30
+"""The largest predicted peak of a script that is also run on real tensors."""
+FREE = 0.002
+"""The largest cost, as a fraction of the step's work, that counts as none."""
+OPERATOR_SHARE = 0.02
+"""The cost of doubling the calls of operators, as a fraction of the step's work: assumed, for ranking."""
+INEXACT_COST = 4
+"""The additional cost of an edit that is not exact: it comes last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The bytes that a plan must not exceed."""
+
+    size_bytes: int
+    is_reserved: bool = False
+    """Whether they limit what the GPU's allocator reserves, instead of the peak."""
+
+    def bytes_of(self, fit: Fit) -> int:
+        """Return the bytes of a run that the target limits."""
+        if self.is_reserved and fit.fits is not None:
+            return fit.fits.reserved_bytes
+        return fit.step_peak_bytes
+
+    def is_reached(self, fit: Fit) -> bool:
+        return self.bytes_of(fit) <= self.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What the search looks for."""
+
+    target: Target | None
+    """None for advice only."""
+    is_whole: bool = True
+    """Compare the training with each edit, not only with those of the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """The result of the search."""
+
+    advice: tuple[FitAdvice, ...]
+    plan: FitPlan | None
+    texts: dict[str, str]
+    """The files with the plan's edits; changed files only."""
+    rejected: tuple[tuple[str, str], ...]
+    """The titles of proposals that lower the peak but change the training, with the difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """Proposals that were made together and run."""
+
+    chosen: tuple[Proposal, ...]
+    texts: dict[str, str]
+    fit: Fit
+
+
+@dataclass(slots=True)
+class Search:
+    """The state of the search; mutable, because the reference and the noise are run once."""
+
+    trials: Trials
+    script: Script
+    base: Fit
+    say: Callable[[str], None]
+    proposals: tuple[Proposal, ...]
+    tried: set[Proposal] = field(default_factory=set)
+    singles: list[Tested] = field(default_factory=list)
+    """The proposals that lower the peak, each alone."""
+    rejected: dict[str, str] = field(default_factory=dict)
+    """The difference in training, by the title of the proposal that causes it."""
+    _judgements: dict[tuple[Proposal, ...], Judgement] = field(default_factory=dict)
+    _reference: TrainingOutcome | None = None
+    _noise: TrainingOutcome | None = None
+
+    def tested(self, chosen: tuple[Proposal, ...]) -> Tested | None:
+        """Run the script with these proposals; None if they cannot be made together, or it fails."""
+        texts = self.script.with_edits(chosen)
+        fit = self.trials.fit(texts) if texts else None
+        if not texts or fit is None or fit.is_periodic < self.base.is_periodic or not fit.curve:
+            return None
+        return Tested(chosen, texts, fit)
+
+    def judgement(self, tested: Tested) -> Judgement:
+        """Compare the training with and without the edits, once."""
+        if tested.chosen not in self._judgements:
+            judgement = self._judgements[tested.chosen] = self._judged(tested)
+            if judgement.outcome is None and len(tested.chosen) == 1:
+                self.rejected[tested.chosen[0].title] = judgement.text
+        return self._judgements[tested.chosen]
+
+    def is_judged(self, tested: Tested) -> bool:
+        return tested.chosen in self._judgements
+
+    def is_accepted(self, tested: Tested) -> bool:
+        """Return True if the training was compared and is not rejected."""
+        return self.is_judged(tested) and self.judgement(tested).outcome is not None
+
+    def _judged(self, tested: Tested) -> Judgement:
+        if self.base.step_peak_bytes > MOST_REAL_BYTES:
+            return Judgement(
+                "not compared", f"it needs more than {human_bytes(MOST_REAL_BYTES)} on real tensors"
+            )
+        calls = self.base.step * self.base.calls_per_step
+        if self._reference is None:
+            self._reference = self.trials.train(calls, is_reference=True)
+        if self._reference.failure:
+            return Judgement(
+                "not compared", f"the script does not run on real tensors: {self._reference.failure}"
+            )
+        outcome = self.trials.train(calls, tested.texts)
+        is_exact = self.is_exact(tested) and not _has_half_precision(self.base)
+        return judged(self._reference, outcome, is_exact, self._unedited)
+
+    def _unedited(self) -> TrainingOutcome:
+        if self._noise is None:
+            self._noise = self.trials.train(self.base.step * self.base.calls_per_step)
+        return self._noise
+
+    def is_exact(self, tested: Tested) -> bool:
+        return all(proposal.is_exact for proposal in tested.chosen)
+
+    def cost(self, tested: Tested) -> float:
+        """Return the price for ranking: more work, more operators, less precision."""
+        work = (tested.fit.step_flops - self.base.step_flops) / max(self.base.step_flops, 1)
+        calls = (tested.fit.step_operators - self.base.step_operators) / max(self.base.step_operators, 1)
+        cost = max(0.0, work + OPERATOR_SHARE * calls)
+        if not self.is_exact(tested):
+            return INEXACT_COST + cost
+        return 0.0 if cost <= FREE else cost
+
+    def saved(self, tested: Tested) -> int:
+        return self.base.step_peak_bytes - tested.fit.step_peak_bytes
+
+
+def advise(
+    trials: Trials, texts: Mapping[str, str], base: Fit, goal: Goal, say: Callable[[str], None]
+) -> Advised:
+    """Test the proposals for these files, and combine them if there is a target."""
+    script = Script(texts, trials.names(), base)
+    search = Search(trials, script, base, say, script.proposals())
+    plan, changed = None, dict[str, str]()
+    if goal.target is not None:
+        plan, changed = _plan(search, goal.target)
+    else:
+        _test_singles(search, None)
+    if goal.is_whole:
+        _judge_singles(search)
+    passed = [tested for tested in search.singles if search.is_accepted(tested)]
+    rows = sorted(passed, key=lambda tested: (-search.saved(tested), search.cost(tested)))
+    advice = tuple(_advice(search, tested) for tested in rows)
+    return Advised(advice, plan, changed, tuple(search.rejected.items()))
+
+
+def _judge_singles(search: Search) -> None:
+    """Compare every proposal that lowers the peak; after a rejection another series may take its place."""
+    while pending := [tested for tested in search.singles if not search.is_judged(tested)]:
+        for tested in pending:
+            search.judgement(tested)
+        _test_singles(search, None)
+
+
+def _test_singles(search: Search, target: Target | None) -> None:
+    """Run the proposals that were not run and may be useful, each alone."""
+    for number, proposal in enumerate(search.proposals, 1):
+        if proposal in search.tried or _is_useless(search, proposal, target):
+            continue
+        search.tried.add(proposal)
+        search.say(f"{number} of {len(search.proposals)}: {proposal.title}")
+        tested = search.tested((proposal,))
+        if tested is not None and search.saved(tested) > 0:
+            search.singles.append(tested)
+
+
+def _is_useless(search: Search, proposal: Proposal, target: Target | None) -> bool:
+    """Return True if a weaker proposal fails, another series is not rejected, or a cheaper one suffices."""
+    passed = {tested.chosen[0] for tested in search.singles}
+    earlier = search.proposals[: search.proposals.index(proposal)]
+    series = [each for each in earlier if proposal.series and each.series == proposal.series]
+    if any(each not in passed or each.title in search.rejected for each in series):
+        return True
+    others = [each for each in passed if each.group == proposal.group and each.series != proposal.series]
+    if proposal.series and any(each.title not in search.rejected for each in others):
+        return True
+    reaching = [tested for tested in search.singles if target is not None and target.is_reached(tested.fit)]
+    reaching = [tested for tested in reaching if tested.chosen[0].title not in search.rejected]
+    return any(tested.chosen[0].group == proposal.group or not proposal.is_exact for tested in reaching)
+
+
+def _combined(search: Search, singles: Sequence[Tested], target: Target) -> Tested | None:
+    """Return the cheapest tested combination that reaches the target, or the lowest one."""
+    exact = [tested for tested in singles if search.is_exact(tested)]
+    best = _of_these(search, exact, target)
+    if best is None or not target.is_reached(best.fit):
+        best = _of_these(search, singles, target)
+    return best
+
+
+def _of_these(search: Search, singles: Sequence[Tested], target: Target) -> Tested | None:
+    """Return the cheapest single one that reaches the target, or add them up from the cheapest on."""
+    if not singles:
+        return None
+    order = sorted(singles, key=lambda tested: (search.cost(tested), -search.saved(tested)))
+    reaching = [tested for tested in order if target.is_reached(tested.fit)]
+    best = (reaching or order)[0]
+    for single in order[1:]:
+        if target.is_reached(best.fit):
+            break
+        (added,) = single.chosen
+        others = tuple(proposal for proposal in best.chosen if proposal.group != added.group)
+        search.say(f"{len(others) + 1} edits together")
+        together = search.tested((*others, added))
+        if together is not None and target.bytes_of(together.fit) < target.bytes_of(best.fit):
+            best = together
+    return _pruned(search, best, target) if target.is_reached(best.fit) else best
+
+
+def _pruned(search: Search, best: Tested, target: Target) -> Tested:
+    """Leave out what the target does not need, the latest additions last."""
+    for proposal in best.chosen[:-1]:
+        others = tuple(each for each in best.chosen if each is not proposal)
+        without = search.tested(others) if others else None
+        if without is not None and target.is_reached(without.fit):
+            best = without
+    return best
+
+
+def _plan(search: Search, target: Target) -> tuple[FitPlan, dict[str, str]]:
+    """Return the cheapest combination that reaches the target and keeps the training, or the lowest one."""
+    while True:
+        _test_singles(search, target)
+        singles = [tested for tested in search.singles if tested.chosen[0].title not in search.rejected]
+        combined = _combined(search, singles, target)
+        if combined is None:
+            return FitPlan(target.size_bytes, target.bytes_of(search.base)), {}
+        search.say(f"comparing the training with {counted(len(combined.chosen), 'edit')}")
+        if search.judgement(combined).outcome is not None:
+            return _plan_of(search, combined, target), combined.texts
+        if len(combined.chosen) > 1:
+            members = [tested for tested in singles if tested.chosen[0] in combined.chosen]
+            judgements = [search.judgement(tested) for tested in members]
+            if all(judgement.outcome is not None for judgement in judgements):
+                reason = f"with the other edits, {search.judgement(combined).text}"
+                search.rejected[combined.chosen[-1].title] = reason
+
+
+def _plan_of(search: Search, combined: Tested, target: Target) -> FitPlan:
+    originals = {file: search.script.texts[file] for file in combined.texts}
+    judgement = search.judgement(combined)
+    return FitPlan(
+        target.size_bytes,
+        target.bytes_of(combined.fit),
+        tuple(proposal.title for proposal in combined.chosen),
+        line_edits(originals, combined.texts),
+        _cost_words(search.base, combined.fit),
+        combined.fit.step_flops - search.base.step_flops,
+        combined.fit.step_operators - search.base.step_operators,
+        judgement.outcome or "not tested",
+        judgement.text,
+    )
+
+
+def _advice(search: Search, tested: Tested) -> FitAdvice:
+    (proposal,) = tested.chosen
+    judgement = search.judgement(tested)
+    return FitAdvice(
+        proposal.title,
+        proposal.kind,
+        tested.fit.step_peak_bytes,
+        search.saved(tested),
+        line_edits({file: search.script.texts[file] for file in tested.texts}, tested.texts),
+        _cost_words(search.base, tested.fit),
+        tested.fit.step_flops - search.base.step_flops,
+        tested.fit.step_operators - search.base.step_operators,
+        is_tested=True,
+        outcome=judgement.outcome or "not tested",
+        compared=judgement.text,
+    )
+
+
+def _cost_words(base: Fit, fit: Fit) -> str:
+    """Return `12 % more FLOPs, 30 % more operators`; empty if it costs neither."""
+    parts = []
+    for name, before, after in (
+        ("FLOPs", base.step_flops, fit.step_flops),
+        ("operators", base.step_operators, fit.step_operators),
+    ):
+        share = 100 * (after - before) / max(before, 1)
+        if abs(share) >= 0.5:
+            parts.append(f"{abs(share):.0f} % {'more' if share > 0 else 'fewer'} {name}")
+    return ", ".join(parts)
+
+
+def _has_half_precision(fit: Fit) -> bool:
+    """Return True if the step itself computes in a dtype of 16 bits."""
+    return any(each.tensor.startswith(("bfloat16", "float16")) for each in fit.allocations)

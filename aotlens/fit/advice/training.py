@@ -1,0 +1,129 @@
+"""Run a script on real tensors for some steps, and compare its parameters with those of a reference run.
+
+Invariant: both runs start from the same random numbers; the reference runs in eager.
+"""
+
+import json
+import random
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from aotlens.fit.advice.jobs import JOB, TrainingJob, TrainingOutcome
+from aotlens.fit.advice.outcomes import save_outcome
+from aotlens.gpu_emulation.contexts import emulating
+from aotlens.model.codec import decode_record
+from aotlens.options import CompileOptions
+from aotlens.session.collector import Collector, StopScript
+from aotlens.session.compile_router import CompileRouter, intercepting_compile
+from aotlens.session.run import run_to_end
+from aotlens.session.script.edited import importing_edited, load_edited
+from aotlens.session.script.source import new_module, run_script
+
+__all__ = ["distance", "main", "train"]
+
+SEED = 0
+Parameters = dict[str, torch.Tensor]
+
+
+class Recorder:
+    """The parameters before the first step and after the last one, and how many steps there were."""
+
+    def __init__(self, calls: int) -> None:
+        self._most_calls = calls
+        self.calls = 0
+        self.before: Parameters = {}
+        self.after: Parameters = {}
+        self._optimizers: list[Any] = []
+
+    def step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if optimizer not in self._optimizers:
+            self._optimizers.append(optimizer)
+            self.before.update(self._parameters(optimizer))
+
+    def step_ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self.calls += 1
+        if self.calls == self._most_calls:
+            self.finish()
+            raise StopScript
+
+    def finish(self) -> None:
+        for optimizer in self._optimizers:
+            self.after.update(self._parameters(optimizer))
+
+    def _parameters(self, optimizer: Any) -> Parameters:
+        number = self._optimizers.index(optimizer)
+        values = [value for group in optimizer.param_groups for value in group["params"]]
+        return {f"{number}.{index}": value.detach().clone() for index, value in enumerate(values)}
+
+
+def main(folder: str) -> int:
+    """Run the job of a folder and write the outcome there."""
+    job = decode_record(TrainingJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
+    save_outcome(folder, train(job))
+    return 0
+
+
+def train(job: TrainingJob) -> TrainingOutcome:
+    """Run the script in this process until it made the job's calls of `step`."""
+    recorder = Recorder(job.calls)
+
+    def script() -> None:
+        loaded = load_edited(job.path, job.texts)
+        torch.manual_seed(SEED)
+        random.seed(SEED)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(SEED)
+        hooks = (
+            register_optimizer_step_pre_hook(recorder.step_begins),
+            register_optimizer_step_post_hook(recorder.step_ends),
+        )
+        with ExitStack() as stack:
+            for hook in hooks:
+                stack.callback(hook.remove)
+            stack.enter_context(importing_edited(job.texts))
+            stack.enter_context(emulating(job.gpu, fake=False))
+            if job.is_reference:
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            else:
+                options = CompileOptions(backend="eager", strict=False)
+                router = CompileRouter(options, Collector(job.path), keep_going=True)
+                stack.enter_context(intercepting_compile(router))
+            try:
+                run_script(loaded, new_module(loaded, "__main__"), job.argv)
+                recorder.finish()
+            except StopScript:
+                pass  # the recorder has what it needs
+
+    end = run_to_end(script, job.path)
+    if end.failure is not None:
+        return TrainingOutcome(end.failure.message)
+    if job.is_reference:
+        torch.save((recorder.before, recorder.after), job.reference)
+        return TrainingOutcome("", recorder.calls, len(recorder.after))
+    before, after = torch.load(job.reference, weights_only=True)
+    return TrainingOutcome("", recorder.calls, len(after), distance(before, after, recorder.after))
+
+
+def distance(before: Mapping[str, Any], after: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """Return how far the parameters are from the reference's, relative to how far those have moved."""
+    if after.keys() != other.keys() or any(after[name].shape != other[name].shape for name in after):
+        return float("inf")
+    apart = sum(_squares(other[name], after[name]) for name in after)
+    moved = sum(_squares(after[name], before[name]) for name in after)
+    if not apart:
+        return 0.0
+    return float("inf") if not moved or apart != apart else float((apart / moved) ** 0.5)
+
+
+def _squares(first: Any, second: Any) -> float:
+    return float((first.to(torch.float64) - second.to(torch.float64)).square().sum())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,54 @@
+"""Advice that lowers the peak of a step, in words."""
+
+from collections.abc import Iterator
+
+from aotlens.model.fit import Fit, FitAdvice, FitPlan
+from aotlens.view.quantities import counted, human_bytes
+
+__all__ = ["advice_lines", "cost_words", "plan_lines", "plan_words"]
+
+
+def advice_lines(fit: Fit) -> Iterator[str]:
+    """Yield the advice, what lowers the peak most first, and the plan for a target."""
+    if fit.advice:
+        yield "Edits that lower the peak, each tested alone on a copy of the script"
+        for row in fit.advice:
+            yield from _advice_rows(row)
+    if fit.plan is not None:
+        if fit.advice:
+            yield ""
+        yield from plan_lines(fit.plan)
+
+
+def _advice_rows(row: FitAdvice) -> Iterator[str]:
+    saved = f"{human_bytes(row.saved_bytes)} less"
+    yield f"  {human_bytes(row.new_peak_bytes):>10}  {row.title}"
+    yield f"  {'':>10}  {saved}; {cost_words(row)}; training {_outcome_words(row)}"
+
+
+def cost_words(row: FitAdvice | FitPlan) -> str:
+    """`12 % more FLOPs`, or `no extra work`."""
+    return row.cost or "no extra work"
+
+
+def _outcome_words(row: FitAdvice | FitPlan) -> str:
+    return f"{row.outcome}: {row.compared}" if row.compared else row.outcome
+
+
+def plan_words(plan: FitPlan) -> str:
+    """Return whether the target is reached, and the edits that it takes, in one line."""
+    target, peak = human_bytes(plan.target_bytes), human_bytes(plan.peak_bytes)
+    if not plan.titles:
+        return f"Target {target} is not reached: no tested edit helps, {peak} remain"
+    edits = counted(len(plan.titles), "edit")
+    if plan.is_reached:
+        return f"Target {target} is reached: {peak} with {edits}"
+    return f"Target {target} is not reached: {peak} with {edits}, the least that was found"
+
+
+def plan_lines(plan: FitPlan) -> Iterator[str]:
+    """Yield the plan with its edits, cost and comparison."""
+    yield plan_words(plan)
+    yield from (f"  - {title}" for title in plan.titles)
+    if plan.titles:
+        yield f"  together: {cost_words(plan)}; training {_outcome_words(plan)}"

@@ -1,0 +1,156 @@
+"""Ask `aotlens fit --target 75%` for a plan for scripts of the corpus, and write how many reach the target.
+
+    python scripts/fit_advice_table.py [--write] [SCRIPT…]
+
+The peak of each edited script is also measured, as `fit_table.py` does, from a copy beside the script.  A
+script counts as reached if its predicted and its measured peak are below the target, and its training is
+equal.  Scripts whose parameters and optimizer state alone exceed 65 % of their peak are left out: only
+another optimizer would help them.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotlens.model.codec import loads
+from aotlens.model.edits import edited
+from aotlens.model.fit import Fit, FitPlan
+from aotlens.view.quantities import human_bytes
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fit_table
+from fit_table import PAGE, RECIPES, ROOT, SEVERAL_PROCESSES, WORKERS
+
+BEGIN, END = "<!-- written by scripts/fit_advice_table.py -->", "<!-- end of the table of advice -->"
+SHARE = "75%"
+MOST_STATIC = 0.65
+STATIC_KINDS = ("parameter", "buffer", "optimizer state")
+SECONDS = 900
+COPY = "advised_copy_of_"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One script; `problem` says why it has no plan."""
+
+    script: str
+    fit: Fit | None = None
+    measured: int = 0
+    problem: str = ""
+
+    @property
+    def plan(self) -> FitPlan | None:
+        return None if self.fit is None else self.fit.plan
+
+    @property
+    def is_reached(self) -> bool:
+        plan = self.plan
+        return plan is not None and plan.is_reached and 0 < self.measured <= plan.target_bytes
+
+
+def main() -> int:
+    """Measure, print, and write the table if requested."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("scripts", nargs="*")
+    arguments = parser.parse_args()
+    fit_table.SECONDS = SECONDS
+    rows = []
+    with ThreadPoolExecutor(WORKERS) as workers:
+        for row in workers.map(advised, arguments.scripts or default_scripts()):
+            if row is not None:
+                rows.append(row)
+                print(_table_row(row), flush=True)
+    if arguments.write:
+        text = PAGE.read_text(encoding="utf-8")
+        before, _, after = text.partition(BEGIN)
+        page = f"{before}{BEGIN}\n{table(rows)}\n{END}{after.partition(END)[2]}"
+        PAGE.write_text(page, encoding="utf-8")
+    return 0
+
+
+def default_scripts() -> Iterator[str]:
+    """Yield recipes that train in one process."""
+    for path in sorted((ROOT / RECIPES).glob("*.py")):
+        note = fit_table._note(path)
+        if "mode=training" in note and SEVERAL_PROCESSES not in note:
+            yield f"{RECIPES}/{path.name}"
+
+
+def advised(script: str) -> Row | None:
+    """Return the plan for a script and its measured peak; None for one that is left out."""
+    words = fit_table._note(ROOT / script).partition("args=")[2].split()
+    fit, problem = _fit([script, *words])
+    if fit is None or not fit.step or not fit.is_periodic or _static_share(fit) > MOST_STATIC:
+        return None
+    fit, problem = _fit(["--target", SHARE, script, *words])
+    if fit is None or fit.plan is None:
+        return Row(script, problem=problem or "no plan")
+    if not fit.plan.titles:
+        return Row(script, fit)
+    measured, problem = _measured(script, words, fit)
+    return Row(script, fit, measured, problem)
+
+
+def _static_share(fit: Fit) -> float:
+    static = sum(row.bytes for row in fit.by_kind if row.kind in STATIC_KINDS)
+    return static / max(fit.step_peak_bytes, 1)
+
+
+def _fit(words: Sequence[str]) -> tuple[Fit | None, str]:
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        command = ["-m", "aotlens", "fit", "--format", "json", "-o", file.name, *words]
+        if problem := fit_table._run(command)[1]:
+            return None, problem
+        return loads(Path(file.name).read_text(encoding="utf-8")).fit, ""
+
+
+def _measured(script: str, words: Sequence[str], fit: Fit) -> tuple[int, str]:
+    """Measure the edited script in the folder of the script, so that it finds its data."""
+    assert fit.plan is not None
+    path = ROOT / script
+    edits = [edit for edit in fit.plan.edits if Path(edit.span.file).name == path.name]
+    copy = path.with_name(COPY + path.name)
+    copy.write_text(edited(path.read_text(encoding="utf-8"), edits), encoding="utf-8")
+    calls, length = fit.step * fit.calls_per_step, fit.calls_per_step
+    command = ["scripts/fit_table.py", "--measure", str(calls), str(length), "--", str(copy), *words]
+    try:
+        output, problem = fit_table._run(command)
+    finally:
+        copy.unlink()
+    return (0, problem) if problem else (int(json.loads(output.splitlines()[-1])), "")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return Markdown, the scripts that reach the target first."""
+    order = sorted(rows, key=lambda row: not row.is_reached)
+    lines = [
+        f"{sum(row.is_reached for row in rows)} of {len(rows)} scripts reach 75 % of their peak.",
+        "",
+        "| script | peak | target | predicted | measured | edits | training |",
+        "|---|---|---|---|---|---|---|",
+        *map(_table_row, order),
+    ]
+    return "\n".join(lines)
+
+
+def _table_row(row: Row) -> str:
+    if row.fit is None or row.plan is None:
+        return f"| `{row.script}` | | | | | {row.problem} | |"
+    plan = row.plan
+    titles = "; ".join(plan.titles) or "none helps"
+    measured = human_bytes(row.measured) if row.measured else row.problem or "–"
+    cells = [human_bytes(row.fit.step_peak_bytes), human_bytes(plan.target_bytes)]
+    cells += [human_bytes(plan.peak_bytes), measured, titles]
+    cells.append(plan.outcome if plan.titles else "–")
+    return f"| `{Path(row.script).name}` | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Edits that may lower the peak, as text: the diff of each kind on a small training script."""
+
+from aotlens.fit.advice.jobs import NameFact, NamesOutcome
+from aotlens.fit.advice.rules import Script
+from aotlens.model.fit import Fit, FitMoment
+
+TEXT = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4), nn.ReLU())
+        self.blocks = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+
+    def forward(self, x):
+        x = self.features(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+model = torch.compile(Net())
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+x, y = torch.randn(6, 4), torch.randn(6, 4)
+for step in range(9):
+    prediction = model(x)
+    loss = (prediction - y).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+NAMES = NamesOutcome(
+    "train.py",
+    25,
+    (
+        NameFact("x", "tensor", "Tensor", (6, 4)),
+        NameFact("y", "tensor", "Tensor", (6, 4)),
+        NameFact("prediction", "tensor", "Tensor", (6, 4), requires_grad=True),
+        NameFact("loss", "tensor", "Tensor", requires_grad=True),
+        NameFact("optimizer", "optimizer", "AdamW"),
+    ),
+)
+
+
+def script(text: str = TEXT, device: str = "cpu") -> Script:
+    return Script({"train.py": text}, NAMES, Fit(100, FitMoment("backward"), device=device))
+
+
+def changed_lines(*kinds: str, of: Script) -> list[str]:
+    """Make the first proposal of each kind, and return the lines that are new."""
+    proposals = of.proposals()
+    chosen = tuple(next(each for each in proposals if each.kind == kind) for kind in kinds)
+    texts = of.with_edits(chosen)
+    assert texts is not None
+    before = of.texts["train.py"].splitlines()
+    return [line for line in texts["train.py"].splitlines() if line not in before]
+
+
+def test_a_call_in_a_loop_over_modules_is_checkpointed() -> None:
+    assert changed_lines("checkpoint", of=script()) == [
+        "from torch.utils.checkpoint import checkpoint",
+        "            x = x + checkpoint(block, x, use_reentrant=False)",
+    ]
+
+
+def test_compiled_functions_get_a_memory_budget() -> None:
+    assert changed_lines("memory budget", of=script()) == [
+        'model = torch.compile(Net(), backend="aotlens", options={"memory_budget": 0.5})'
+    ]
+
+
+def test_options_of_the_user_stay() -> None:
+    text = TEXT.replace("torch.compile(Net())", 'torch.compile(Net(), options={"fallback_random": True})')
+    (line,) = changed_lines("memory budget", of=script(text))
+    options = '{"memory_budget": 0.5, "fallback_random": True}'
+    assert line == f'model = torch.compile(Net(), options={options}, backend="aotlens")'
+
+
+def test_an_optimizer_becomes_fused_and_on_a_gpu_updates_parameters_one_by_one() -> None:
+    constructor = "optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, "
+    assert changed_lines("fused optimizer", of=script()) == [f"{constructor}fused=True)"]
+    assert changed_lines("foreach=False", of=script(device="cuda")) == [f"{constructor}foreach=False)"]
+    assert "foreach=False" not in {each.kind for each in script().proposals()}
+
+
+def test_micro_batches_add_up_the_loss_that_is_printed() -> None:
+    assert changed_lines("gradient accumulation", of=script()) == [
+        "    loss_total = 0",
+        "    for x_part, y_part in zip(x.chunk(2), y.chunk(2)):",
+        "        prediction = model(x_part)",
+        "        loss = (prediction - y_part).square().mean()",
+        "        (loss * len(x_part) / len(x)).backward()",
+        "        loss_total += loss.detach() * len(x_part) / len(x)",
+        "    loss = loss_total",
+    ]
+
+
+def test_forward_values_are_deleted_before_the_backward() -> None:
+    assert changed_lines("del", of=script()) == ["    del prediction"]
+
+
+def test_edits_of_the_same_lines_are_made_one_after_the_other() -> None:
+    lines = changed_lines("del", "autocast", "gradient accumulation", of=script())
+    assert lines == [
+        "    loss_total = 0",
+        "    for x_part, y_part in zip(x.chunk(2), y.chunk(2)):",
+        '        with torch.autocast("cpu", dtype=torch.bfloat16):',
+        "            prediction = model(x_part)",
+        "            loss = (prediction - y_part).square().mean()",
+        "            del prediction",
+        "        (loss * len(x_part) / len(x)).backward()",
+        "        loss_total += loss.detach() * len(x_part) / len(x)",
+        "    loss = loss_total",
+    ]
+
+
+def test_a_value_that_is_read_after_the_backward_stays() -> None:
+    kinds = {each.kind for each in script(TEXT + "    print(prediction.shape)\n").proposals()}
+    assert "del" not in kinds
+    assert "gradient accumulation" not in kinds  # it would be that of the last micro batch
+
+
+def test_zero_grad_moves_to_before_the_forward_or_after_the_step() -> None:
+    made = script()
+    texts = [made.with_edits((each,)) for each in made.proposals() if each.kind == "zero_grad"]
+    orders = [
+        [
+            line.strip()
+            for line in each["train.py"].splitlines()[20:]
+            if "optimizer." in line or "model(x)" in line
+        ]
+        for each in texts
+        if each is not None
+    ]
+    zero, forward, step = "optimizer.zero_grad()", "prediction = model(x)", "optimizer.step()"
+    assert orders == [[zero, forward, step], [forward, step, zero]]
+
+
+def test_activations_of_a_gpu_wait_in_the_hosts_memory() -> None:
+    assert (
+        changed_lines("offload", of=script(device="cuda"))[0]
+        == "    with torch.autograd.graph.save_on_cpu():"
+    )
+    assert "offload" not in {each.kind for each in script().proposals()}
