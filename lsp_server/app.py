@@ -250,6 +250,14 @@ class Server(LanguageServer):
         elif source is not FeatureRequestError:
             self.say_once(f"aotlens: a message could not be handled ({type(error).__name__}); see the log")
 
+    def settings_for(self, path: str) -> Settings:
+        """Return the settings for a file, with those of its project; a project's error is shown once."""
+        try:
+            return self.settings.for_file(path)
+        except UserError as error:
+            self.say_once(str(error), types.MessageType.Warning)
+            return self.settings
+
     # Read-only documents
 
     def page_uri(self, page: Page) -> str | None:

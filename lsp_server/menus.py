@@ -8,6 +8,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from lsprotocol import types
+
 from aotlens.model import dumps
 from aotlens.model.report import Report, Target
 from aotlens.view.gpus import GPU_CHOICES
@@ -20,6 +22,8 @@ from lsp_server.translate.pages import parts_of
 from lsp_server.views import TargetKey, target_key
 
 TARGETS, TUI, GPUS = "aotlens.targets", "aotlens.tui", "aotlens.gpus"
+NO_KERNELS = "no kernels"
+"""The choice of no GPU."""
 
 
 async def gpus(server: Server) -> Result:
@@ -29,6 +33,18 @@ async def gpus(server: Server) -> Result:
         for choice in GPU_CHOICES
     ]
     return {"gpus": choices, "current": server.settings.gpu}
+
+
+async def asked_gpu(server: Server) -> str | None:
+    """Let the user choose in a message of the editor; None if it was closed."""
+    names = [NO_KERNELS, *(choice.name for choice in GPU_CHOICES)]
+    params = types.ShowMessageRequestParams(
+        type=types.MessageType.Info,
+        message="aotlens: kernels for which GPU? It need not be present.",
+        actions=[types.MessageActionItem(name) for name in names],
+    )
+    answer = await server.window_show_message_request_async(params)
+    return answer.title if answer is not None else None
 
 
 async def targets(server: Server, uri: str | None = None) -> list[Result]:

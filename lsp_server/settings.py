@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from aotlens.errors import UserError
-from aotlens.policy import FORMS, Policy
+from aotlens.settings import TRACE_SETTINGS, Setting, project_settings
 from aotlens.worker.protocol import TraceOptions
 
 
@@ -26,6 +26,8 @@ class Settings:
     """`sys.argv[1:]` of traced scripts."""
     backend: str = "eager"
     dynamic: bool = False
+    chosen: frozenset[str] = frozenset()
+    """The fields that the client set; the others may come from `[tool.aotlens]`."""
     policy: str = "min-cut"
     """A policy, as parsed by `aotlens.policy.Policy.parse`."""
     gpu: str | None = None
@@ -42,6 +44,19 @@ class Settings:
     """The client has a command `aotlens.openTui` that runs the terminal app; lenses then offer it."""
     status: bool = False
     """The client accepts the notification `aotlens/status`."""
+
+    def for_file(self, path: str) -> "Settings":
+        """Return the settings with those of the file's project in place of defaults.
+
+        Raises:
+            UserError: as `project_settings`.
+        """
+        project = project_settings(path)
+        return replace(self, **{name: value for name, value in project.items() if name not in self.chosen})
+
+    def with_gpu(self, gpu: str | None) -> "Settings":
+        """Return the settings with a GPU that the user chose, also for none."""
+        return replace(self, gpu=gpu, chosen=self.chosen | {"gpu"})
 
     def trace_options(self) -> TraceOptions:
         return TraceOptions(self.backend, self.dynamic, self.policy, gpu=self.gpu)
@@ -82,11 +97,18 @@ def _strings(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
-def _is_policy(value: object) -> bool:
-    try:
-        return isinstance(value, str) and Policy.parse(value) is not None
-    except UserError:
-        return False
+def _shared(setting: Setting) -> Check:
+    """Return the check of a setting that the command line and pyproject.toml have too."""
+
+    def fits(value: object) -> bool:
+        if setting.field == "gpu" and value in (None, ""):
+            return True
+        try:
+            return setting.read(value) is not None
+        except UserError:
+            return False
+
+    return fits, f"{setting.accepts}, or null" if setting.field == "gpu" else setting.accepts
 
 
 BOOL: Check = (lambda value: isinstance(value, bool), "true or false")
@@ -97,11 +119,7 @@ SETTINGS: dict[str, tuple[str, Check]] = {
     "trusted": ("trusted", _optional(BOOL)),
     "python": ("python", _optional(TEXT)),
     "args": ("args", (_strings, "a list of strings")),
-    "backend": ("backend", _one_of("eager", "inductor")),
-    "dynamic": ("dynamic", BOOL),
-    "policy": ("policy", (_is_policy, f"a policy ({', '.join(FORMS)})")),
-    "gpu": ("gpu", _optional(TEXT)),
-    "timeLimitSeconds": ("time_limit_s", _number(0)),
+    **{setting.editor: (setting.field, _shared(setting)) for setting in TRACE_SETTINGS},
     "memoryLimitMiB": ("memory_limit_mib", _optional(_number(0))),
     "inlayHints.shapes": ("inlay_shapes", BOOL),
     "inlayHints.saved": ("inlay_saved", BOOL),
@@ -164,7 +182,8 @@ def _with(settings: Settings, field: str, value: object) -> Settings:
         value = None
     if field == "memory_limit_mib" and isinstance(value, float):
         value = int(value)
-    return replace(settings, **{field: value})  # type: ignore[arg-type]  # checked by SETTINGS
+    chosen = settings.chosen if value is None else settings.chosen | {field}
+    return replace(settings, chosen=chosen, **{field: value})  # type: ignore[arg-type]  # checked by SETTINGS
 
 
 def _flatten(data: Mapping[object, object], prefix: str = "") -> list[tuple[str, object]]:

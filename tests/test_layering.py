@@ -70,7 +70,12 @@ WORKER_DATA = tuple(
 )
 """Modules of the worker that load without torch."""
 
-FRONT_END_MAY = (*(f"aotlens.{name}" for name in REPORT_LAYERS), "aotlens.policy", *WORKER_DATA)
+FRONT_END_MAY = (
+    *(f"aotlens.{name}" for name in REPORT_LAYERS),
+    "aotlens.policy",
+    "aotlens.settings",
+    *WORKER_DATA,
+)
 FRONT_ENDS = {
     "lsp_server": ("pygls", "lsprotocol"),
     "tui": ("textual", "textual_serve", "aiohttp", "rich", "pygments", "watchfiles"),

@@ -18,7 +18,8 @@ from aotlens.diagnostics.ignores import known_prefix
 from aotlens.diagnostics.rules import near_codes
 from aotlens.errors import UserError
 from aotlens.model.report import Severity
-from aotlens.policy import FORMS, Policy, size_bytes
+from aotlens.policy import size_bytes
+from aotlens.settings import TRACE_SETTINGS
 from aotlens.worker.protocol import TraceOptions
 
 __all__ = ["SEVERITIES", "Section", "Settings", "check_codes", "settings_for"]
@@ -247,10 +248,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _policy(value: Any) -> str | None:
-    return str(Policy.parse(value)) if isinstance(value, str) else None
-
-
 def _one_of(*values: str) -> _Kind:
     return _Kind(
         ", ".join(f'"{value}"' for value in values), lambda value: value if value in values else None
@@ -276,11 +273,7 @@ _LIMITS = {
 _WHOLE = {
     "exclude": _Kind('a list of patterns, as ["examples/old/*"]', _strings),
     "fail-on": _one_of(*SEVERITIES),
-    "time-limit": _Kind("seconds", lambda value: float(value) if _is_number(value) and value else None),
-    "backend": _one_of("eager", "inductor"),
-    "dynamic": _Kind("true or false", lambda value: value if isinstance(value, bool) else None),
-    "policy": _Kind(f"a policy ({', '.join(FORMS)})", _policy),
     "trace": _Kind("a log of TORCH_TRACE", lambda value: value if isinstance(value, str) and value else None),
-    "gpu": _Kind('a GPU, as "h100"', lambda value: value if isinstance(value, str) and value else None),
+    **{setting.key: _Kind(setting.accepts, setting.read) for setting in TRACE_SETTINGS},
 }
 """Keys of the top level only; the others are also allowed in `per-file` and `per-target`."""

@@ -8,15 +8,19 @@ from aotlens.options import BACKENDS
 from aotlens.policy import FORMS, Policy
 from aotlens.session.errors.failures import failure_of
 from aotlens.session.script.source import load_script
+from aotlens.settings import project_settings
+from aotlens.worker.protocol import TraceOptions
 
 __all__ = [
     "TargetName",
     "add_allow_unverified",
     "add_compile_options",
     "add_policy",
+    "add_project_options",
     "add_target",
     "check_gpu",
     "check_script",
+    "fill_from_project",
     "policy_of",
 ]
 
@@ -58,6 +62,38 @@ def add_compile_options(parser: argparse.ArgumentParser, backend: str) -> None:
     )
     parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
     add_policy(parser)
+
+
+def add_project_options(parser: argparse.ArgumentParser) -> None:
+    """Add the settings of a trace that a project's `[tool.aotlens]` may set too."""
+    parser.add_argument(
+        "--backend", choices=BACKENDS, default=None, help="code generation (default: eager, or the project's)"
+    )
+    parser.add_argument(
+        "--dynamic", action=argparse.BooleanOptionalAction, default=None, help="trace with symbolic sizes"
+    )
+    add_policy(parser)
+    add_gpu(parser)
+
+
+def fill_from_project(arguments: argparse.Namespace, path: str) -> None:
+    """Set the options that the user left out: as `[tool.aotlens]` of the script's project says, else to their
+    defaults.
+
+    Raises:
+        UserError: as `project_settings`.
+    """
+    project = project_settings(path) if path.endswith(".py") else {}
+    if arguments.policy or arguments.memory_budget is not None:
+        project.pop("policy", None)
+    defaults = TraceOptions()
+    values = {"backend": defaults.backend, "dynamic": defaults.dynamic, "gpu": None, "time_limit_s": None}
+    values |= project
+    if "policy" in project:
+        arguments.policy = [project["policy"]]
+    for field, name in (("backend",) * 2, ("dynamic",) * 2, ("gpu",) * 2, ("time_limit_s", "time_limit")):
+        if getattr(arguments, name, None) is None:
+            setattr(arguments, name, values[field])
 
 
 def add_policy(parser: argparse.ArgumentParser) -> None:

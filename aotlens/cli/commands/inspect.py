@@ -6,7 +6,7 @@ from aotlens.cli.export_formats import TRACE_FORMATS, WHOLE_FORMATS, check_whole
 from aotlens.cli.kernel_options import KernelSelection, add_kernel_options, kernel_selection
 from aotlens.cli.options import output_file, seconds
 from aotlens.cli.saved_reports import add_map, is_report, is_trace_path, print_watched, saved_report
-from aotlens.cli.targets import add_compile_options, add_gpu, add_target, check_gpu, policy_of
+from aotlens.cli.targets import add_project_options, add_target, check_gpu, fill_from_project, policy_of
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.trace_target import Traced, trace_target
 from aotlens.errors import UserError
@@ -54,11 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long to continue while targets only repeat (default: %(default)g)",
     )
     parser.add_argument(
-        "--time-limit", metavar="SECONDS", type=seconds, default=TIME_LIMIT_S, help="default: %(default)g"
+        "--time-limit", metavar="SECONDS", type=seconds, help=f"default: {TIME_LIMIT_S:g}, or the project's"
     )
     parser.add_argument("--fresh", action="store_true", help="retrace even if nothing has changed")
-    add_compile_options(parser, backend="eager")
-    add_gpu(parser)
+    add_project_options(parser)
     add_kernel_options(parser)
     parser.add_argument(
         "--max-autotune",
@@ -97,6 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    fill_from_project(arguments, arguments.target.path)
     policy = policy_of(arguments)
     for change in arguments.what_if:
         policy.changed(change)  # an invalid form is reported before the trace
@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
         traced = Traced(report, None, stopped=False)
     else:
         traced = trace_target(
-            arguments.target, arguments.argv, options, arguments.time_limit, arguments.fresh
+            arguments.target, arguments.argv, options, arguments.time_limit or TIME_LIMIT_S, arguments.fresh
         )
     if traced.report is not None and traced.report.incomplete is not None and arguments.format != "text":
         say(f"aotlens: incomplete: {traced.report.incomplete}")

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace, watched_trace
-from aotlens.cli.targets import TargetName, add_gpu, add_policy, check_gpu, policy_of
+from aotlens.cli.targets import TargetName, add_project_options, check_gpu, fill_from_project, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.errors import UserError
 from aotlens.model.files import load_report
@@ -53,8 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keys", action="store_true", help="list the keys, with the names that a keymap uses for them"
     )
-    add_policy(parser)
-    add_gpu(parser)
+    add_project_options(parser)
     add_map(parser)
 
 
@@ -67,11 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
     target: TargetName | None = arguments.target
     if target is None and arguments.report is None:
         raise UserError("name a TARGET to trace, or --report FILE to open")
-    check_gpu(arguments.gpu)
-    options = TraceOptions(policy=str(policy_of(arguments)), gpu=arguments.gpu)
     if arguments.serve:
+        policy_of(arguments)
+        check_gpu(arguments.gpu)
         return _serve(arguments)
     against = _named_report(arguments.against)
+    fill_from_project(arguments, target.path if target is not None else "")
+    check_gpu(arguments.gpu)
+    policy = str(policy_of(arguments))
+    options = TraceOptions(arguments.backend, arguments.dynamic, policy, gpu=arguments.gpu)
     if target is not None and is_trace_path(target.path):
         from tui.launch import run_report  # Textual takes 0.4 s
 
@@ -120,10 +123,11 @@ def _announce(address: str) -> None:
 def own_words(arguments: argparse.Namespace) -> list[str]:
     """Return the command line again, for a process that shows the app."""
     words = [] if arguments.target is None else [str(arguments.target)]
-    for option in ("report", "against", "memory_budget", "gpu"):
+    for option in ("report", "against", "memory_budget", "gpu", "backend"):
         value = getattr(arguments, option)
         words += [] if value is None else [f"--{option.replace('_', '-')}", value]
     words += [word for policy in arguments.policy for word in ("--policy", policy)]
     words += [word for mapping in arguments.mappings for word in ("--map", mapping)]
     words += ["--watch"] if arguments.watch else []
+    words += [] if arguments.dynamic is None else ["--dynamic" if arguments.dynamic else "--no-dynamic"]
     return [*words, "--", *arguments.argv] if arguments.argv else words
