@@ -9,12 +9,15 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from aotlens.compare.side_by_side import SideBySide, SideRow, TargetPair
+from aotlens.compare.step import step_peak_text
 from aotlens.view.tabs.side_by_side import (
     changed_rows,
     pair_summary,
     side_details,
     side_listing,
     side_names,
+    step_lines,
+    step_listing,
     summary_lines,
 )
 from tui.keys import bind
@@ -73,13 +76,23 @@ class ComparisonScreen(Screen[None]):
     def _show(self) -> None:
         pair = self.pair
         if pair is None:
-            self.query_one("#side-title", Static).update("neither report has a target")
+            self._show_step()
             return
         number = f" ({self.selected + 1} of {len(self.comparison.targets)})"
         title = Text.assemble((pair.qualname, "bold"), number, f"  {pair_summary(pair)}", no_wrap=True)
         self.query_one("#side-title", Static).update(title)
         self.query_one(VirtualTable).show(side_listing(self.rows, side_names(self.comparison, pair)))
         self._describe()
+
+    def _show_step(self) -> None:
+        """Show what changed in the memory of the step, for two reports by `aotlens fit`."""
+        step = self.comparison.step
+        if step is None:
+            self.query_one("#side-title", Static).update("neither report has a target")
+            return
+        self.query_one("#side-title", Static).update(Text(step_peak_text(step), no_wrap=True))
+        self.query_one(VirtualTable).show(step_listing(step.lines))
+        self.query_one(LineList).show(tuple(step_lines(step)))
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         if event.sender.id == "side-table":

@@ -10,6 +10,7 @@ from typing import Literal
 
 from aotlens.compare.difference import NodeChange, TargetChange, report_pairs, target_change
 from aotlens.compare.line_pairs import Line, LinePairs, pair_lines
+from aotlens.compare.step import StepChange, step_change
 from aotlens.compare.weights import Weights, weights_by_line
 from aotlens.model.report import Report, Span, Target
 
@@ -63,10 +64,12 @@ class SideBySide:
     names: tuple[str, str]
     """What the reader calls each side: a file, a git revision."""
     targets: tuple[TargetPair, ...]
+    step: StepChange | None = None
+    """The memory of both steps, where both reports are by `aotlens fit`."""
 
     @property
     def is_empty(self) -> bool:
-        return all(
+        return (self.step is None or self.step.is_empty) and all(
             target.presence == "both" and target.change.is_empty and target.gpus[0] == target.gpus[1]
             for target in self.targets
         )
@@ -79,7 +82,8 @@ def side_by_side(old: Report, new: Report, names: tuple[str, str]) -> SideBySide
     targets = [_pair(before, after, breaks, "both") for before, after in paired]
     targets += [_pair(_without_code(target), target, breaks, "added") for target in added]
     targets += [_pair(target, _without_code(target), breaks, "removed") for target in removed]
-    return SideBySide(names, tuple(targets))
+    step = None if old.fit is None or new.fit is None else step_change(old.fit, new.fit)
+    return SideBySide(names, tuple(targets), step)
 
 
 def _without_code(target: Target) -> Target:

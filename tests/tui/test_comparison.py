@@ -8,6 +8,7 @@ from textual.pilot import Pilot
 from aotlens.compare.side_by_side import SideBySide, side_by_side
 from aotlens.model.report import Report
 from aotlens.render.html.comparison import comparison_page
+from tests.fit.sample import sample_fit_report
 from tests.report.sample import sample_report
 from tests.tui.driving import FakeTracing, drive, screen_text, settle
 from tests.tui.test_page import in_browser, needs_chromium
@@ -108,3 +109,34 @@ def test_a_retrace_is_compared_with_the_trace_before() -> None:
         assert app.screen.comparison.names == ("the trace before", "model.py")
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def two_steps() -> SideBySide:
+    """Return two results of `aotlens fit`, the second with half the bytes of the first line."""
+    report = sample_fit_report()
+    assert report.fit is not None
+    first, *rest = report.fit.by_line
+    fit = replace(report.fit, by_line=(replace(first, bytes=first.bytes // 2), *rest))
+    return side_by_side(report, replace(report, fit=fit), NAMES)
+
+
+@needs_chromium
+def test_the_page_compares_the_memory_of_two_steps(tmp_path: Path) -> None:
+    script = """
+        await wait();
+        answer([location.hash, rows("").length, document.getElementById("panel").textContent]);
+    """
+    _, count, text = in_browser(comparison_page(two_steps()), script, tmp_path, "#step/step/lines")
+    assert count == 1
+    assert "peak" in text
+
+
+def test_the_app_compares_the_memory_of_two_steps() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await app.push_screen(ComparisonScreen(two_steps()))
+        await settle(pilot)
+        table = app.screen.query_one(VirtualTable)
+        assert table.row_count == 1
+        assert "peak" in screen_text(app)
+
+    drive(scenario, AotlensApp("new.json", report=sample_report()))

@@ -136,6 +136,30 @@ def test_tables_fold_identical_layers(tmp_path: Path) -> None:
 
 
 @needs_chromium
+def test_a_click_on_a_title_sorts_by_value(tmp_path: Path) -> None:
+    script = """
+        await wait();
+        const names = () => rows("").map((row) => row.match(/(mm|gelu)_[0-9]+/)?.[0]).filter(Boolean);
+        click(having("#panel button", "table"));
+        click(document.getElementById("folds"));
+        const title = () => having(".head .cell", "node");
+        click(title());
+        await wait();
+        const up = [title().textContent, ...names().slice(0, 3)];
+        click(title());
+        await wait();
+        const down = [title().textContent, ...names().slice(0, 2)];
+        click(title());
+        await wait();
+        answer([up, down, title().textContent, names()[0]]);
+    """
+    up, down, *own = in_browser(layered_page(), script, tmp_path, "#Block/graphs")
+    assert up == ["node ▲", "gelu_0", "gelu_1", "gelu_2"]
+    assert down == ["node ▼", "mm_11", "mm_10"]
+    assert own == ["node", "mm_0"]
+
+
+@needs_chromium
 def test_thousands_of_nodes_are_folded_or_limited(tmp_path: Path) -> None:
     """The sample's further nodes fold by line; with every line opened they are more than are drawn."""
     script = """

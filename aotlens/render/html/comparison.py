@@ -4,14 +4,18 @@ from collections.abc import Sequence
 
 from aotlens._version import __version__
 from aotlens.compare.side_by_side import SideBySide, SideRow, TargetPair
+from aotlens.compare.step import StepChange, step_peak_text
 from aotlens.render.html.build import filled_page
 from aotlens.render.html.encode import Encoder, Json
+from aotlens.view.tabs.fit import STEP_MEMORY
 from aotlens.view.tabs.side_by_side import (
     changed_rows,
     pair_summary,
     side_details,
     side_listing,
     side_names,
+    step_lines,
+    step_listing,
     summary_lines,
 )
 from aotlens.view.tabs.source import SourceStore
@@ -29,6 +33,8 @@ def comparison_page(comparison: SideBySide) -> str:
         number = addresses.count(pair.qualname)
         address = pair.qualname if number == 1 else f"{pair.qualname}~{number}"
         targets.append(_target(comparison, pair, address, encoder))
+    if comparison.step is not None:
+        targets.append(_step(comparison.step, encoder))
     title = " → ".join(comparison.names)
     data: dict[str, object] = {
         "title": title,
@@ -66,3 +72,20 @@ def _item(
 ) -> dict[str, object]:
     more: list[list[Json]] = [[encoder.lines(side_details(row, names))] for row in rows]
     return {"name": name, "title": title, "blocks": [encoder.table(side_listing(rows, names), more)]}
+
+
+def _step(step: StepChange, encoder: Encoder) -> Json:
+    items: list[object] = [
+        {"name": name, "title": title, "blocks": [encoder.table(step_listing(parts))]}
+        for name, title, parts in (("kinds", "by kind", step.kinds), ("lines", "by line", step.lines))
+    ]
+    choice: dict[str, object] = {"kind": "choice", "items": items, "first": 1}
+    blocks: list[object] = [encoder.lines_block(step_lines(step)), choice]
+    return {
+        "title": STEP_MEMORY,
+        "address": "step",
+        "summary": step_peak_text(step),
+        "span": -1,
+        "tabs": [{"id": "step", "title": STEP_MEMORY, "blocks": blocks}],
+        "marks": [],
+    }

@@ -1,6 +1,6 @@
 """The views' plain values as compact JSON: texts, roles and spans are numbers into tables.
 
-part  [text, role]
+part  [text, role] or [text, role, value], the number by which a table sorts
 link  [[span, …], [span, …]], what a row stands for and what is related; 0 for none
 line  [[part, …], link, [tab, key] or 0, whether it wraps]
 row   [key, [part, …], link, [line, …], [[label, text, first, last], …], [row, …]]
@@ -49,7 +49,11 @@ class Encoder:
 
     def part(self, cell: Cell) -> Json:
         part = cell if isinstance(cell, Part) else Part(cell)
-        return [self.string(part.text), self.roles.setdefault(part.role, len(self.roles))]
+        encoded: list[object] = [
+            self.string(part.text),
+            self.roles.setdefault(part.role, len(self.roles)),
+        ]
+        return encoded if part.value is None else [*encoded, part.value]
 
     def span(self, span: Span) -> int:
         self.files.setdefault(span.file, len(self.files))
@@ -96,7 +100,8 @@ class Encoder:
                 [self.string(listing.rows.key(index)), cells, self.link(listing.rows.link(index)), *own]
             )
         columns = [
-            [column.title, column.align, int(column.grows), column.widest] for column in listing.columns
+            [column.title, column.align, int(column.grows), column.widest, int(column.largest_first)]
+            for column in listing.columns
         ]
         data: dict[str, object] = {"kind": "table", "columns": columns, "rows": rows, "empty": listing.empty}
         return data if not listing.groups else {**data, "groups": self._groups(listing)}

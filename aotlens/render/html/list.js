@@ -4,6 +4,7 @@
 const data = JSON.parse(document.getElementById("report").textContent);
 const ROW = 20;
 const MARGIN = 12;
+const NATURAL = new Intl.Collator("en", { numeric: true });
 
 /** `make("div", "name", text)`: an element; texts are never read as HTML. */
 function make(tag, name = "", text = "") {
@@ -99,9 +100,11 @@ class Table {
     this.rows = block.rows;
     this.columns = block.columns;
     this.groups = block.groups || [];
+    this.sort = null;
     this.unfolded = false;
     this.element = make("div", "table");
     this.selected = -1;
+    this.words = [];
     this.linked = new Set();
     this.showAll();
     this.head = make("div", "head");
@@ -128,8 +131,30 @@ class Table {
   /** Every row, identical layers as one unless they are unfolded. */
   showAll() {
     const groups = this.unfolded ? [] : this.groups;
-    this.order = groups.length ? groups.map(([, positions]) => positions[0]) : this.rows.map((_, at) => at);
     this.groupOf = new Map(groups.filter(([, positions]) => positions.length > 1).map((group) => [group[1][0], group]));
+    this.order = this.sorted(groups.length ? groups.map(([, positions]) => positions[0]) : this.rows.map((_, at) => at));
+  }
+
+  /** By value, never by text: sizes by bytes, names as a reader counts; empty cells come last. */
+  sorted(order) {
+    if (!this.sort) return order;
+    const { column, descending } = this.sort, sign = descending ? -1 : 1;
+    const key = (at) => {
+      const [text, , value] = (this.groupOf.get(at)?.[0] ?? this.rows[at][1])[column], shown = data.strings[text];
+      return value ?? (shown === "" || shown === "unknown size" ? null : shown);
+    };
+    const keyed = order.map((at) => [key(at), at]);
+    const compare = ([a], [b]) => (a === null || b === null ? (a === null) - (b === null) : sign * (typeof a === "number" && typeof b === "number" ? a - b : NATURAL.compare(a, b)));
+    return keyed.sort(compare).map(([, at]) => at);
+  }
+
+  /** A click on a title: sorted, then reversed, then the table's own order. */
+  sortBy(column) {
+    const first = Boolean(this.columns[column][4]), { sort } = this;
+    if (sort?.column !== column) this.sort = { column, descending: first };
+    else this.sort = sort.descending === first ? { column, descending: !first } : null;
+    this.drawHead();
+    this.filter(this.words);
   }
 
   unfold(unfolded) {
@@ -166,7 +191,18 @@ class Table {
       .map(([, , grows, widest], at) => (grows ? `minmax(${Math.min(sizes[at], 14)}ch, 1fr)` : `minmax(0, ${Math.min(sizes[at], widest)}ch)`))
       .join(" ");
     this.head.style.gridTemplateColumns = this.template;
-    this.head.replaceChildren(...this.columns.map(([title, align]) => make("span", `cell ${align === "right" ? "right" : ""}`, title)));
+    this.drawHead();
+  }
+
+  drawHead() {
+    this.head.replaceChildren(
+      ...this.columns.map(([title, align], column) => {
+        const arrow = this.sort?.column === column ? (this.sort.descending ? " ▼" : " ▲") : "";
+        const cell = make("span", `cell ${align === "right" ? "right" : ""}`, `${title}${arrow}`);
+        if (title) cell.addEventListener("click", () => this.sortBy(column));
+        return cell;
+      }),
+    );
   }
 
   drawRow(at, row) {
@@ -202,9 +238,10 @@ class Table {
 
   /** Keeps the rows that hold every word; how many there are. */
   filter(words) {
+    this.words = words;
     if (words.length) {
-      this.order = this.rows.map((_, at) => at).filter((at) => words.every((word) => this.text(at).includes(word)));
       this.groupOf = new Map();
+      this.order = this.sorted(this.rows.map((_, at) => at).filter((at) => words.every((word) => this.text(at).includes(word))));
     } else this.showAll();
     this.list.show(this.order.length);
     return words.length ? this.order.length : this.rows.length;

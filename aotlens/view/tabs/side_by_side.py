@@ -4,13 +4,23 @@ from collections.abc import Iterator, Sequence
 
 from aotlens.compare.difference import NodeChange
 from aotlens.compare.side_by_side import RowKind, SideBySide, SideLine, SideRow, TargetPair
+from aotlens.compare.step import StepChange, StepPart, part_cells, step_gpu_text, step_peak_text
 from aotlens.compare.words import line_facts, line_weights, node_text, saved_text, totals
 from aotlens.model.report import Diagnostic
 from aotlens.model.spans import file_name, shown_path
 from aotlens.view.quantities import counted
 from aotlens.view.tabs.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
 
-__all__ = ["changed_rows", "pair_summary", "side_details", "side_listing", "side_names", "summary_lines"]
+__all__ = [
+    "changed_rows",
+    "pair_summary",
+    "side_details",
+    "side_listing",
+    "side_names",
+    "step_lines",
+    "step_listing",
+    "summary_lines",
+]
 
 MARKS: dict[RowKind, tuple[str, str]] = {
     "same": (" ", "dim"),
@@ -171,3 +181,35 @@ def _finding_lines(word: str, findings: Sequence[Diagnostic]) -> Iterator[Line]:
     for finding in findings:
         role = finding.severity if word == "new" else "ok"
         yield Line((Part(f"{word} {finding.code}  ", role), Part(finding.message)), wrap=True)
+
+
+# Two steps of `aotlens fit`.
+
+STEP_COLUMNS = (
+    Column("change", widest=12, align="right", largest_first=True),
+    Column("before → after", widest=28),
+    Column("line", widest=30),
+    Column("", narrowest=20, grows=True),
+)
+
+
+def step_lines(step: StepChange) -> Iterator[Line]:
+    """Yield the peak of both steps, and whether they fit their GPU."""
+    role = "warning" if step.after_bytes > step.before_bytes else "ok"
+    yield Line((Part("peak  ", "dim"), Part(step_peak_text(step), role)), wrap=True)
+    if gpu := step_gpu_text(step):
+        yield Line((Part(gpu),), wrap=True)
+
+
+def step_listing(parts: Sequence[StepPart]) -> Listing:
+    """Return the kinds or the lines whose bytes at the peak differ, the largest change first."""
+
+    def cells(part: StepPart) -> Cells:
+        change, before_after, line, name = part_cells(part)
+        role = "warning" if part.change_bytes > 0 else "ok"
+        return Part(change, role, part.change_bytes), Part(before_after), Part(line, "place"), Part(name)
+
+    def key(part: StepPart) -> str:
+        return f"{part.line} {part.name}".strip()
+
+    return Listing(STEP_COLUMNS, LazyRows(tuple(parts), key, cells, key, lambda _: Link()), NOTHING)
