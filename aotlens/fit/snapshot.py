@@ -55,6 +55,7 @@ class Failure:
     file: str
     line: int
     function: str
+    phase: Phase = "forward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +190,8 @@ def _failure(trace: Iterable[Any]) -> Failure | None:
         return None
     last = failed[-1]
     free = last.get("device_free")
-    file, line, function = _users(_frames(last))
-    return Failure(_number(last, "size"), int(free) if free is not None else None, file, line, function)
+    frames, free_bytes = _frames(last), int(free) if free is not None else None
+    return Failure(_number(last, "size"), free_bytes, *_users(frames), _phase(frames))
 
 
 def _frames(record: Any) -> list[tuple[str, int, str]]:

@@ -6,7 +6,7 @@ from aotlens.fit.snapshot import Holder, MemorySnapshot
 from aotlens.model.spans import shown_path
 from aotlens.view.quantities import counted, human_bytes
 
-__all__ = ["snapshot_lines"]
+__all__ = ["holder_words", "snapshot_lines"]
 
 MOST_LINES = 15
 
@@ -40,13 +40,14 @@ def snapshot_lines(snapshot: MemorySnapshot, *, is_full: bool = False) -> Iterat
     shown = snapshot.holders if is_full else snapshot.holders[:MOST_LINES]
     for holder in shown:
         size, blocks = human_bytes(holder.size_bytes), counted(holder.blocks, "block")
-        yield f"  {size:>10}  {blocks:>12}  {_words(holder)}"
+        yield f"  {size:>10}  {blocks:>12}  {holder_words(holder)}"
     if rest := snapshot.holders[len(shown) :]:
         size_bytes = sum(holder.size_bytes for holder in rest)
         yield f"  {human_bytes(size_bytes):>10}  of {counted(len(rest), 'more line')} (--full)"
 
 
-def _words(holder: Holder) -> str:
+def holder_words(holder: Holder) -> str:
+    """`forward  model.py:41 in forward`."""
     if holder.file:
         return f"{holder.phase}  {shown_path(holder.file)}:{holder.line} in {holder.function}"
     if holder.phase == "not recorded":

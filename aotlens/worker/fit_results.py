@@ -61,7 +61,7 @@ class FitResults:
 
     def add(self, run: FitRun, report: Report) -> None:
         """Store a result, unless a file has changed since the run started."""
-        if report.fit is None or any(changed_since(file, run.started) for file in run.files):
+        if report.fit is None or not run.files or any(changed_since(file, run.started) for file in run.files):
             return
         read = {file: file_digest(file) for file in run.files}
         entry = {"read": read, "gpu": run.gpu, "report": encode(with_files(report, os.path.abspath))}

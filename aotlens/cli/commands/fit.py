@@ -50,13 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "script",
         metavar="SCRIPT",
         help="a Python script; or SNAPSHOT.pickle, a file of torch.cuda.memory._dump_snapshot, which runs"
-        " nothing",
+        " nothing; with `SNAPSHOT.pickle SCRIPT ARGS…` what was held is compared with the prediction",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.script.endswith(SNAPSHOT_ENDINGS):
-        return _run_on_snapshot(arguments)
+        from aotlens.cli.memory_snapshots import show_snapshot
+
+        return show_snapshot(arguments)
     check_script(arguments.script)
     check_whole_format(arguments.format, arguments.output)
     ranks = chosen_ranks(arguments)
@@ -132,15 +134,3 @@ def _text(report: Report, is_full: bool) -> str:
     first = [] if report.incomplete is None else [f"Incomplete: {report.incomplete}"]
     rest = [] if report.fit is None else list(fit_lines(report.fit, is_full=is_full))
     return "\n".join([*first, *rest]) + "\n"
-
-
-def _run_on_snapshot(arguments: argparse.Namespace) -> int:
-    from aotlens.fit.snapshot_child import read_in_child
-    from aotlens.fit.snapshot_text import snapshot_lines
-
-    devices = read_in_child(arguments.script)
-    if not devices:
-        raise UserError(f"{arguments.script}: it shows no memory on any device, and no failed allocation")
-    parts = ("\n".join(snapshot_lines(device, is_full=arguments.full)) for device in devices)
-    write_data("\n\n".join(parts) + "\n", arguments.output)
-    return 0

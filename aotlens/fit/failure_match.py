@@ -1,0 +1,188 @@
+"""Match what held GPU memory at a failure with the prediction for the script.  Stdlib only.
+
+Invariant: each predicted storage counts for one holder at most, so predicted bytes are never counted twice.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from aotlens.fit.snapshot import Failure, Holder, MemorySnapshot
+from aotlens.model.fit import Fit, FitAdvice, FitAllocation, FitMoment, FitPoint
+from aotlens.model.source import Span
+
+__all__ = ["FailureMatch", "MatchedHolder", "failing_devices", "match_failure"]
+
+BLOCK_BYTES = 512
+"""The caching allocator rounds each block up to a multiple of it."""
+LEAST_SHARE = 0.01
+"""Of the held bytes: a smaller difference is not named."""
+LEAST_BYTES = 1 << 20
+
+Select = Callable[[Holder, FitAllocation], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedHolder:
+    """The blocks of one line, and what the prediction has for it."""
+
+    holder: Holder
+    predicted_bytes: int
+    kinds: tuple[tuple[str, int], ...] = ()
+    """The predicted bytes by kind, the largest first."""
+
+    @property
+    def unexplained_bytes(self) -> int:
+        return max(0, self.holder.size_bytes - self.predicted_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureMatch:
+    """Who held memory, held and predicted."""
+
+    script: str
+    predicted_at: FitMoment
+    """The compared moment of the predicted step."""
+    when: str
+    """Why this moment, in words: `when the failing line runs`, `at its peak`."""
+    held_bytes: int
+    predicted_bytes: int
+    """Alive at that moment, in blocks, without the allocation that failed."""
+    holders: tuple[MatchedHolder, ...]
+    """The largest first."""
+    not_held: tuple[tuple[str, int], ...] = ()
+    """Predicted kinds that no holder explains, with their bytes."""
+    avoided_by: FitAdvice | None = None
+    """The cheapest change that would have avoided the failure; None where it is not known."""
+
+    @property
+    def unexplained(self) -> tuple[MatchedHolder, ...]:
+        """Return the holders with much more than predicted, the largest excess first."""
+        least_bytes = max(LEAST_BYTES, int(LEAST_SHARE * self.held_bytes))
+        rows = [row for row in self.holders if row.unexplained_bytes >= least_bytes]
+        return tuple(sorted(rows, key=lambda row: -row.unexplained_bytes))
+
+
+def match_failure(snapshot: MemorySnapshot, fit: Fit, script: str) -> FailureMatch:
+    """Compare the holders with the storages that are predicted alive when the failing line runs."""
+    predicted_at, when = _compared_moment(snapshot.failure, fit)
+    # The allocation of that moment is the one that failed, so nothing holds it.
+    last = predicted_at.moment - 1 if predicted_at is not fit.at else predicted_at.moment
+    alive = [each for each in fit.allocations if _is_alive(each, last)]
+    matched, rest = _matched(snapshot.holders, [_in_blocks(each) for each in alive])
+    kinds: Counter[str] = Counter()
+    for allocation in rest:
+        kinds[allocation.kind] += allocation.bytes
+    return FailureMatch(
+        script=script,
+        predicted_at=predicted_at,
+        when=when,
+        held_bytes=snapshot.allocated_bytes,
+        predicted_bytes=sum(_in_blocks(each).bytes for each in alive),
+        holders=matched,
+        not_held=tuple(kinds.most_common()),
+    )
+
+
+def _compared_moment(failure: Failure | None, fit: Fit) -> tuple[FitMoment, str]:
+    """Return the highest point of the curve at the failing line or, in its phase, and why that one.
+
+    Only stacks of the forward have the line of an operator; those of the backward end where it starts.
+    """
+    if failure is None:
+        return fit.at, "at its peak"
+    phase = failure.phase if failure.phase in ("backward", "optimizer") else "forward"
+    points = [point for point in fit.curve if point.phase == phase]
+    at_line = [point for point in points if _covers(point.span, failure.file, failure.line)]
+    if phase == "forward" and at_line:
+        return _moment(max(at_line, key=_live_bytes)), "when the failing line runs"
+    if points and failure.phase != "forward":
+        return _moment(max(points, key=_live_bytes)), f"at the highest point of the {phase}, where it failed"
+    return fit.at, "at its peak"
+
+
+def _live_bytes(point: FitPoint) -> int:
+    return point.live_bytes
+
+
+def _moment(point: FitPoint) -> FitMoment:
+    return FitMoment(point.phase, point.op, point.span, point.moment)
+
+
+def _covers(span: Span | None, file: str, line: int) -> bool:
+    """Return True if a line belongs to a span; files of another machine are known by their names."""
+    if span is None or os.path.basename(span.file) != file.replace("\\", "/").rpartition("/")[2]:
+        return False
+    return span.line <= line <= span.end_line
+
+
+def _is_alive(allocation: FitAllocation, moment: int) -> bool:
+    return allocation.made <= moment and (allocation.freed is None or allocation.freed > moment)
+
+
+def _in_blocks(allocation: FitAllocation) -> FitAllocation:
+    return replace(allocation, bytes=-(-allocation.bytes // BLOCK_BYTES) * BLOCK_BYTES)
+
+
+def _at_its_line(holder: Holder, allocation: FitAllocation) -> bool:
+    """Only stacks of the forward have the line at which the prediction names the allocation."""
+    has_line = holder.phase in ("forward", "parameters") and not _is_made_later(allocation)
+    return has_line and _covers(allocation.span, holder.file, holder.line)
+
+
+def _is_made_later(allocation: FitAllocation) -> bool:
+    is_backward = allocation.kind == "gradient" or allocation.phase == "backward"
+    return is_backward or allocation.kind == "optimizer state" or allocation.phase == "optimizer"
+
+
+def _of_optimizer(holder: Holder, allocation: FitAllocation) -> bool:
+    is_state = allocation.kind == "optimizer state" or allocation.phase == "optimizer"
+    return holder.phase == "optimizer" and is_state
+
+
+def _of_backward(holder: Holder, allocation: FitAllocation) -> bool:
+    """Stacks of the backward end at the line that starts it, while the prediction names the forward's."""
+    is_made_there = allocation.kind == "gradient" or allocation.phase == "backward"
+    return holder.phase == "backward" and is_made_there
+
+
+def _of_compiled_code(holder: Holder, allocation: FitAllocation) -> bool:
+    """Stacks of compiled code end at its call, while the prediction names the lines inside."""
+    return holder.phase == "compiled code" and allocation.phase == "forward"
+
+
+def _from_before(holder: Holder, allocation: FitAllocation) -> bool:
+    return holder.phase == "not recorded" and allocation.made < 0
+
+
+ROUNDS: tuple[Select, ...] = (_of_optimizer, _of_backward, _at_its_line, _of_compiled_code, _from_before)
+"""In this order a holder gets the storages that no holder has yet; the more exact rule comes first."""
+
+
+def _matched(
+    holders: Sequence[Holder], alive: list[FitAllocation]
+) -> tuple[tuple[MatchedHolder, ...], list[FitAllocation]]:
+    """Return the holders with their storages, and the storages that are left."""
+    owned: dict[int, list[FitAllocation]] = {index: [] for index in range(len(holders))}
+    for select in ROUNDS:
+        for index, holder in enumerate(holders):
+            rest: list[FitAllocation] = []
+            for allocation in alive:
+                (owned[index] if select(holder, allocation) else rest).append(allocation)
+            alive = rest
+    rows = [_with_kinds(holder, owned[index]) for index, holder in enumerate(holders)]
+    return tuple(rows), alive
+
+
+def _with_kinds(holder: Holder, allocations: Sequence[FitAllocation]) -> MatchedHolder:
+    kinds: Counter[str] = Counter()
+    for allocation in allocations:
+        kinds[f"{allocation.kind} {allocation.state}".strip()] += allocation.bytes
+    return MatchedHolder(holder, sum(kinds.values()), tuple(kinds.most_common()))
+
+
+def failing_devices(snapshots: Sequence[MemorySnapshot]) -> Iterator[MemorySnapshot]:
+    """Yield the devices on which an allocation failed; all if none did."""
+    failed = [snapshot for snapshot in snapshots if snapshot.failure is not None]
+    yield from failed or snapshots

@@ -1,0 +1,142 @@
+"""Held memory of a snapshot, matched with the prediction for the script."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from aotlens.fit.failure_match import FailureMatch, match_failure
+from aotlens.fit.failure_text import match_lines
+from aotlens.fit.snapshot import read_snapshot
+from aotlens.model.fit import Fit, FitAllocation, FitMoment, FitPoint
+from aotlens.model.source import Span
+from tests.command import aotlens
+from tests.fit.snapshot_files import STACKS, block, failed_step, frame, out_of_memory, segment, write
+
+MIB = 1 << 20
+CALL, INSIDE = Span("model.py", 40, 8, 42, 20), Span("model.py", 50, 4, 50, 9)
+"""The failing expression, over three lines; a line inside of compiled code."""
+MADE = Span("train.py", 9, 4, 9, 20)
+
+
+def prediction(graph_mib: int = 40) -> Fit:
+    """The step of `failed_step`, as predicted: at the failing line no backward has run in this step."""
+    allocations = (
+        FitAllocation(24 * MIB, "parameter", "setup", -1, None, span=MADE),
+        FitAllocation(48 * MIB, "optimizer state", "setup", -1, None, state="exp_avg"),
+        FitAllocation(3 * MIB, "gradient", "setup", -1, None),
+        FitAllocation(10 * MIB, "other", "setup", -1, None),
+        FitAllocation(graph_mib * MIB, "saved activation", "forward", 0, 8, span=INSIDE),
+        FitAllocation(6 * MIB - 100, "saved activation", "forward", 1, 9, span=CALL),
+        FitAllocation(5 * MIB, "saved activation", "forward", 2, 7, span=CALL),
+        FitAllocation(99 * MIB, "temporary", "backward", 5, 6, span=CALL),
+    )
+    curve = (
+        FitPoint(0, 125 * MIB, "forward", span=INSIDE),
+        FitPoint(1, 131 * MIB, "forward", span=CALL),
+        FitPoint(2, 136 * MIB, "forward", span=CALL),
+        FitPoint(5, 230 * MIB, "backward"),
+    )
+    return Fit(230 * MIB, FitMoment("backward", moment=5), curve=curve, allocations=allocations)
+
+
+def matched(folder: Path, fit: Fit) -> FailureMatch:
+    (snapshot,) = read_snapshot(str(write(folder / "step.pickle", failed_step())))
+    return match_failure(snapshot, fit, "train.py")
+
+
+def test_each_phase_is_matched_by_what_its_stacks_show(tmp_path: Path) -> None:
+    match = matched(tmp_path, prediction())
+    assert (match.when, match.predicted_at.span) == ("when the failing line runs", CALL)
+    rows = {
+        row.holder.phase: (row.holder.size_bytes // MIB, row.predicted_bytes // MIB) for row in match.holders
+    }
+    assert rows == {
+        "optimizer": (48, 48),
+        "compiled code": (40, 40),
+        "parameters": (24, 24),
+        "not recorded": (10, 10),
+        "forward": (6, 6),
+        "backward": (3, 3),
+    }
+    assert match.unexplained == ()
+    assert match.not_held == ()
+    assert list(match_lines(match))[-1] == "The prediction explains what was held, to 1% of it for each line"
+
+
+def test_what_is_held_without_a_prediction_is_named(tmp_path: Path) -> None:
+    lines = "\n".join(match_lines(matched(tmp_path, prediction(graph_mib=30))))
+    assert "131.0 MiB held, 121.0 MiB predicted" in lines
+    assert "Unexplained: 10.0 MiB, 8% of what was held" in lines
+    assert "10.0 MiB  compiled code  /job/model.py:41 in forward: more than predicted" in lines
+
+
+def test_a_prediction_is_not_counted_twice(tmp_path: Path) -> None:
+    fit = prediction()
+    match = matched(tmp_path, fit)
+    predicted = sum(row.predicted_bytes for row in match.holders) + sum(size for _, size in match.not_held)
+    assert predicted == match.predicted_bytes
+
+
+def test_without_the_failing_line_the_peak_is_compared(tmp_path: Path) -> None:
+    fit = prediction()
+    elsewhere = tuple(replace(point, span=None) for point in fit.curve)
+    match = matched(tmp_path, replace(fit, curve=elsewhere))
+    assert (match.when, match.predicted_at) == ("at its peak", fit.at)
+    assert "at its peak: backward" in next(match_lines(match))
+
+
+def test_a_failure_in_the_backward_is_compared_with_its_highest_point(tmp_path: Path) -> None:
+    data = failed_step()
+    data["device_traces"] = [[out_of_memory(5 * MIB, MIB, STACKS["backward"])]]
+    (snapshot,) = read_snapshot(str(write(tmp_path / "step.pickle", data)))
+    match = match_failure(snapshot, prediction(), "train.py")
+    assert match.when == "at the highest point of the backward, where it failed"
+    assert match.predicted_at.moment == 5
+    (backward,) = (row for row in match.holders if row.holder.phase == "backward")
+    assert dict(backward.kinds) == {"gradient": 3 * MIB}
+
+
+SCRIPT = """\
+import torch
+layer = torch.nn.Linear(1024, 1024, bias=False).to("cuda")
+optimizer = torch.optim.SGD(layer.parameters(), 0.1, momentum=0.9)
+extra = []
+for step in range(9):
+    hidden = layer(torch.ones(2048, 1024, device="cuda"))
+    hidden.relu().sum().backward()
+    optimizer.step()
+"""
+
+
+def test_the_command_compares_a_snapshot_with_its_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    forward = [
+        frame("/site-packages/torch/nn/modules/linear.py", 5, "forward"),
+        frame("/job/train.py", 6, "<module>"),
+    ]
+    held = (
+        block(4 * MIB, [STACKS["parameters"][0], frame("/job/train.py", 2, "<module>")]),
+        block(4 * MIB, STACKS["optimizer"]),
+        block(8 * MIB, forward),
+        block(8 * MIB, forward),
+        block(64 * MIB, [frame("/job/train.py", 4, "<module>")]),
+    )
+    snapshot = {"segments": [segment(*held)], "device_traces": [[out_of_memory(8 * MIB, 0, forward)]]}
+    path = write(tmp_path / "oom.pickle", snapshot)
+    ended = aotlens("fit", path, "train.py", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert (
+        "Compared with the prediction for train.py when the failing line runs: forward at train.py:6"
+        in ended.out
+    )
+    assert "Unexplained: 64.0 MiB" in ended.out
+    assert "64.0 MiB  forward  /job/train.py:4 in <module>: nothing is predicted for it" in ended.out
+    found = json.loads(aotlens("fit", "--format", "json", path, "train.py", cwd=tmp_path).out)
+    assert found["schema"] == "aotlens.snapshot/1"
+    lines = {
+        row["holder"]["line"]: (row["holder"]["size_bytes"], row["predicted_bytes"])
+        for row in found["matches"][0]["holders"]
+    }
+    assert lines[6] == (16 * MIB, 16 * MIB)
+    assert lines[2] == (4 * MIB, 4 * MIB)
+    assert lines[4] == (64 * MIB, 0)
