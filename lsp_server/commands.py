@@ -22,6 +22,7 @@ from aotlens.view.step_lines import step_words
 from aotlens.view.verdicts import WORST_FIRST
 from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of
+from lsp_server.memory_view import MEMORY, memory_tree
 from lsp_server.menus import (
     GPUS,
     NO_KERNELS,
@@ -420,6 +421,7 @@ COMMANDS = {
     DEBUG: debug_information,
     CHOOSE_GPU: choose_gpu,
     GPUS: gpus,
+    MEMORY: memory_tree,
     TARGETS: targets,
     TUI: tui_command,
 }

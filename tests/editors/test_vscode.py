@@ -20,6 +20,12 @@ EXTENSIONS_OWN = ["server.command"]
 FOR_USERS = [name for name in SETTINGS if name not in CLIENT_ONLY]
 
 
+def walkthrough_files() -> set[str]:
+    """The pages and pictures of the walkthrough's steps."""
+    steps = [step for guide in PACKAGE["contributes"]["walkthroughs"] for step in guide["steps"]]
+    return {file for step in steps for kind, file in step["media"].items() if kind != "altText"}
+
+
 def default_of(name: str) -> Any:
     value = getattr(Settings(), SETTINGS[name][0])
     return list(value) if isinstance(value, tuple) else value
@@ -103,4 +109,33 @@ def test_the_package_holds_the_bundle_and_the_pages_alone() -> None:
         "extension/LICENSE.txt",
         "extension/dist/extension.js",
         *(f"extension/{picture}" for picture in shown),
+        *(f"extension/{file}" for file in walkthrough_files()),
+        f"extension/{PACKAGE['icon']}",
+        "extension/images/activity.svg",
     }
+
+
+def test_what_a_marketplace_needs_is_there() -> None:
+    assert "private" not in PACKAGE
+    assert {"icon", "repository", "bugs", "homepage", "license", "publisher"} <= set(PACKAGE)
+    head = (EXTENSION / PACKAGE["icon"]).read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    assert (int.from_bytes(head[16:20]), int.from_bytes(head[20:24])) == (256, 256)
+
+
+def test_the_walkthrough_has_its_files_and_leads_to_commands_that_exist() -> None:
+    assert [file for file in walkthrough_files() if not (EXTENSION / file).is_file()] == []
+    contributed = json.dumps([PACKAGE["contributes"][part] for part in ("walkthroughs", "viewsWelcome")])
+    named = set(re.findall(r"command:(aotlens\.\w+(?:\.focus)?)", contributed, re.I))
+    offered = {command["command"] for command in PACKAGE["contributes"]["commands"]}
+    assert named - offered == {"aotlens.memory.focus"}
+    assert [view["id"] for view in PACKAGE["contributes"]["views"]["aotlens"]] == ["aotlens.memory"]
+
+
+def test_keys_run_commands_that_exist_and_differ() -> None:
+    keys = PACKAGE["contributes"]["keybindings"]
+    offered = {command["command"] for command in PACKAGE["contributes"]["commands"]}
+    assert {row["command"] for row in keys} <= offered
+    assert len({row["key"] for row in keys}) == len(keys)
+    readme = (EXTENSION / "README.md").read_text()
+    assert [row["key"] for row in keys if f"`{row['key']}`" not in readme] == []

@@ -1,8 +1,8 @@
 /** The commands of the palette and of the status item's menu; those that lenses carry are the server's own. */
 
 import * as vscode from "vscode";
-import { type Server, TRACE } from "./server";
-import { partItems, type TracedTarget } from "./wording";
+import { CHOOSE_GPU, type Server, TRACE } from "./server";
+import { gpuItems, type Gpus, partItems, type TracedTarget } from "./wording";
 
 export const MENU = "aotlens.menu";
 
@@ -14,8 +14,10 @@ const COMMANDS: Record<string, Handler> = {
   "aotlens.verifyFile": (server) => onThisFile(server, "aotlens.verify"),
   "aotlens.stopTraces": (server) => server.run("aotlens.cancel"),
   "aotlens.showGraph": showGraph,
+  "aotlens.pickGpu": pickGpu,
   "aotlens.exportTarget": exportTarget,
   "aotlens.openTui": openTui,
+  "aotlens.refreshMemory": (server) => server.refresh(),
   "aotlens.clearTraces": (server) => server.run("aotlens.clear"),
   "aotlens.restartServer": (server) => server.restart(),
   "aotlens.showLog": (server) => server.log.show(),
@@ -66,6 +68,22 @@ async function showGraph(server: Server): Promise<void> {
   if (part !== undefined) {
     await server.run("aotlens.show", target.uri, target.qualname, part.label);
   }
+}
+
+/** Later traces of this session have the kernels of the chosen GPU too. */
+async function pickGpu(server: Server): Promise<void> {
+  const uri = thisFile();
+  const offered = uri === undefined ? undefined : await server.run<Gpus>("aotlens.gpus");
+  if (uri === undefined || offered === undefined) {
+    return;
+  }
+  const chosen = await vscode.window.showQuickPick(gpuItems(offered), {
+    placeHolder: "Kernels for which GPU? It need not be present.",
+  });
+  if (chosen === undefined) {
+    return;
+  }
+  await server.run(CHOOSE_GPU, server.addressOf(uri), null, chosen.label);
 }
 
 async function exportTarget(server: Server): Promise<void> {
@@ -148,6 +166,7 @@ const MENU_ITEMS = [
   { label: "$(beaker) Compare this file with eager", command: "aotlens.verifyFile", trusted: true },
   { label: "$(type-hierarchy-sub) Show a graph, the wrapper or a kernel…", command: "aotlens.showGraph" },
   { label: "$(terminal) Open the terminal app", command: "aotlens.openTui", trusted: true },
+  { label: "$(chip) Show the kernels for a GPU…", command: "aotlens.pickGpu", trusted: true },
   { label: "$(export) Export a traced target…", command: "aotlens.exportTarget" },
   { label: "$(debug-stop) Stop traces", command: "aotlens.stopTraces" },
   { label: "$(clear-all) Clear traces and what is kept on disk", command: "aotlens.clearTraces" },

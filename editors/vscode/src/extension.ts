@@ -7,6 +7,7 @@
 import * as vscode from "vscode";
 import { registerCommands } from "./commands";
 import { registerDocuments } from "./documents";
+import { registerMemory } from "./memory";
 import { onInterpreterChange } from "./python";
 import { SECTION, Server } from "./server";
 import { registerStatus } from "./status";
@@ -20,6 +21,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     started,
     ...registerCommands(started),
     ...registerDocuments(started),
+    ...registerMemory(started),
     ...registerStatus(started),
     vscode.workspace.onDidGrantWorkspaceTrust(() => started.notify("aotlens/trusted", {})),
     vscode.workspace.onDidChangeConfiguration((event) => {

@@ -27,6 +27,27 @@ export function forServer(section: unknown): Record<string, unknown> {
   return settings;
 }
 
+/** The values that a setting has, as the editor's `inspect` lists them beside the default. */
+export type Inspected = Record<string, unknown>;
+
+/** The settings that the user chose: a default must not go before the project's `[tool.aotlens]`. */
+export function chosenOnly(
+  settings: Record<string, unknown>,
+  inspect: (name: string) => Inspected,
+  prefix = "",
+): Record<string, unknown> {
+  const chosen: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(settings)) {
+    const name = `${prefix}${key}`;
+    if (value !== null && typeof value === "object" && !Array.isArray(value)) {
+      chosen[key] = chosenOnly(value as Record<string, unknown>, inspect, `${name}.`);
+    } else if (Object.entries(inspect(name)).some(([kind, one]) => kind.endsWith("Value") && kind !== "defaultValue" && one !== undefined)) {
+      chosen[key] = value;
+    }
+  }
+  return chosen;
+}
+
 /** `settings`, and what the server must know of this client. */
 export function initializationOptions(
   settings: Record<string, unknown>,

@@ -6,7 +6,7 @@
 
 import * as vscode from "vscode";
 import { type ExecuteCommandSignature, LanguageClient, RevealOutputChannelOn, type ShowDocumentParams, State } from "vscode-languageclient/node";
-import { type CommandLine, commandLine, forServer, initializationOptions, sameCommand } from "./launch";
+import { chosenOnly, type CommandLine, commandLine, forServer, initializationOptions, sameCommand } from "./launch";
 import { selectedPython } from "./python";
 import { IDLE, type Phase, type Tracing } from "./wording";
 
@@ -93,6 +93,11 @@ export class Server implements vscode.Disposable {
   /** A document's address as the server writes it. */
   addressOf(uri: vscode.Uri): string {
     return this.client?.code2ProtocolConverter.asUri(uri) ?? uri.toString();
+  }
+
+  /** Ask again for everything that follows the traces. */
+  refresh(): void {
+    this.traced.fire();
   }
 
   dispose(): void {
@@ -184,7 +189,8 @@ async function wantedCommand(): Promise<CommandLine> {
 }
 
 function settings(): Record<string, unknown> {
-  return forServer(vscode.workspace.getConfiguration(SECTION));
+  const configuration = vscode.workspace.getConfiguration(SECTION);
+  return chosenOnly(forServer(configuration), (name) => configuration.inspect(name) ?? {});
 }
 
 /** Beside the code that it tells of, and in one place for all of them. */

@@ -20,6 +20,36 @@ export interface TracedTarget {
   exportsTo: string;
 }
 
+/** The server's answer to `aotlens.gpus`. */
+export interface Gpus {
+  gpus: { name: string; architecture: string; memoryGiB: number }[];
+  current: string | null;
+}
+
+/** The choice of no GPU, as the server reads it. */
+export const NO_KERNELS = "no kernels";
+
+/** The GPUs for a menu, the current one marked, after the choice of none. */
+export function gpuItems({ gpus, current }: Gpus): { label: string; description: string }[] {
+  const none = { label: NO_KERNELS, description: current === null ? "now" : "" };
+  const rows = gpus.map(({ name, architecture, memoryGiB }) => ({
+    label: name,
+    description: `${architecture}, ${memoryGiB} GiB${name === current ? " · now" : ""}`,
+  }));
+  return [none, ...rows];
+}
+
+/** A row of the memory view, with the place of its expression. */
+export interface MemoryRow {
+  label: string;
+  description: string;
+  tooltip?: string;
+  uri?: string;
+  line?: number;
+  character?: number;
+  children: MemoryRow[];
+}
+
 export interface StatusText {
   text: string;
   tooltip: string;

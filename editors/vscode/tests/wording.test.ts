@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { commandLine, forServer, initializationOptions, sameCommand } from "../src/launch";
-import { IDLE, partItems, statusText } from "../src/wording";
+import { chosenOnly, commandLine, forServer, initializationOptions, sameCommand } from "../src/launch";
+import { gpuItems, IDLE, partItems, statusText } from "../src/wording";
 
 const PYTHON = "/venv/bin/python";
 
@@ -20,6 +20,24 @@ test("a command is the same where every word is", () => {
 test("the server gets its own settings, without the editor's methods", () => {
   const section = { trace: "manual", server: { command: ["x"] }, inlayHints: { saved: false }, get: () => 1 };
   assert.deepEqual(forServer(section), { trace: "manual", inlayHints: { saved: false } });
+});
+
+test("a default is not sent, so that the project's setting counts", () => {
+  const settings = { gpu: null, policy: "default", inlayHints: { saved: false, shapes: true } };
+  const chosen: Record<string, object> = {
+    policy: { key: "aotlens.policy", defaultValue: "min-cut", workspaceValue: "default" },
+    "inlayHints.saved": { defaultValue: true, globalValue: false },
+  };
+  const sent = chosenOnly(settings, (name) => ({ defaultValue: 0, ...chosen[name] }));
+  assert.deepEqual(sent, { policy: "default", inlayHints: { saved: false } });
+});
+
+test("the menu of GPUs marks the current one", () => {
+  const gpus = [{ name: "H100 SXM", architecture: "sm_90", memoryGiB: 80 }];
+  assert.deepEqual(gpuItems({ gpus, current: "H100 SXM" }), [
+    { label: "no kernels", description: "" },
+    { label: "H100 SXM", description: "sm_90, 80 GiB · now" },
+  ]);
 });
 
 test("a workspace's settings cannot grant trust", () => {
