@@ -17,7 +17,7 @@ _FILE_LINE = re.compile(r"[\w./\\~-]+:\d+")
 _DOTTED = re.compile(r"[\w–,*\[\]$-]+(?:\.[\w–,*\[\]$-]+)+")
 _OPERATOR = re.compile(r"(?:aten|prims|torch\.ops\.\w+)\.(?P<name>[\w.]+)")
 """An operator with its namespace, which nearly all rows share: `aten.sum.dim_IntList`."""
-_WORD = re.compile(r"[\w–*]+")
+_GENERATED = re.compile(r"(?=.*[_\d])[\w–*]+")
 _TAIL_SHARE = 2 / 3
 """The share of a generated name's room that its end gets: its number tells it from the others."""
 
@@ -45,7 +45,7 @@ def shortened(text: str, width: int) -> str:
         return end_cut(ELLIPSIS + operator["name"], width)
     if _DOTTED.fullmatch(text):
         return _path_cut(text, width)
-    if _WORD.fullmatch(text):
+    if _GENERATED.fullmatch(text):
         return middle_cut(text, width)
     return end_cut(text, width)
 

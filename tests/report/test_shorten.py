@@ -23,6 +23,7 @@ from aotlens.view.shorten import shortened
         ("self.mlp(self.norm_2(x))", 14, "self.mlp(self…"),
         ("├ (f32[16, 64], i64[16])", 14, "├ (f32[16, 64…"),
         ("weight", 6, "weight"),
+        ("cheaper", 6, "cheap…"),
     ],
 )
 def test_a_short_name_keeps_what_distinguishes_it(text: str, width: int, short: str) -> None:

@@ -37,11 +37,11 @@ def test_a_kernel_tells_what_it_takes_and_lights_its_expressions() -> None:
         assert lines(app, "kernel-detail") == [
             "triton_poi_fused_mul_sigmoid_0  forward, sm_90, generated",
             "costs  at least 0.50 µs (an estimate), set by memory",
+            "computes  hidden.sigmoid()  line 23  0.20 µs of it",
+            "computes  hidden * hidden.sigmoid()  line 23  0.30 µs of it",
             "uses  XBLOCK=256 4 warps · 40 registers, spills 48 B, 2.0 KiB shared",
             "runs  occupancy 75%, limited by registers · 8 blocks, 0.1 waves",
             "else  XBLOCK=128 4 warps · 32 registers",
-            "computes  hidden.sigmoid()  line 23  0.20 µs of it",
-            "computes  hidden * hidden.sigmoid()  line 23  0.30 µs of it",
             "reads  addmm  8.0 KiB, 16.0 KiB are read for it",
             "node  sigmoid",
             "node  mul_1",
@@ -73,7 +73,7 @@ def test_why_two_kernels_are_not_one_leads_to_the_other() -> None:
             "not fused with  triton_poi_fused_mul_sigmoid_0, which writes mul_1 (8.0 KiB): the other one"
             " has to be finished first"
         )
-        await pilot.press("enter", *["down"] * 3, "enter")
+        await pilot.press("enter", "down", "down", "enter")
         assert table(app, "kernel-table").key == "sm_90/forward/1"
 
     drive(scenario, app_with_kernels())

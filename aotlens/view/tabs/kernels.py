@@ -202,18 +202,18 @@ def kernel_details(kernel: Kernel, target: Target) -> Iterator[Line]:
     if kernel.error:
         yield Line((Part("!  ", "error"), Part(kernel.error.strip().splitlines()[-1], "error")), wrap=True)
     yield from cost_lines(kernel)
-    yield from config_lines(kernel)
-    if kernel.added:
-        yield Line((Part("added  ", "dim"), Part(kernel.added)), wrap=True)
     shares = {share.span: share for share in kernel.shares}
     for span in kernel.spans:
         share = f"  {human_us(shares[span].floor_us)} of it" if len(shares) > 1 and span in shares else ""
         where = Part(f"  {line_text(span, home)}", "place")
         yield Line((Part("computes  ", "dim"), Part(text_of(span)), where, Part(share, "dim")), Link((span,)))
-    for access in kernel.accesses:
-        yield access_line(access, kernel)
     for apart in kernel.unfused:
         yield from unfused_lines(apart, kernel)
+    yield from config_lines(kernel)
+    if kernel.added:
+        yield Line((Part("added  ", "dim"), Part(kernel.added)), wrap=True)
+    for access in kernel.accesses:
+        yield access_line(access, kernel)
     for name in kernel.nodes:
         node = (Part("node  ", "dim"), Part(name, "name"))
         yield Line(node, jump=Jump("graphs", f"{kernel.phase}/{name}"))
