@@ -32,6 +32,8 @@ class Picture:
     """Table and key of the row to select; None for the first."""
     gpu: str | None = None
     """The GPU whose kernels the report has."""
+    beside: tuple[str, ...] = ()
+    """The options of a second report, which it is compared with."""
 
 
 PICTURES = (
@@ -46,6 +48,7 @@ PICTURES = (
     Picture("light", ("d", "4", "z"), row=("nodes", "softmax")),
     Picture("find", ("slash", "slash", *"gelub")),
     Picture("narrow", ("5",), size=(80, 24)),
+    Picture("compare", (), size=(150, 32), beside=("--policy", "default")),
 )
 
 
@@ -57,6 +60,8 @@ async def take(picture: Picture, report_file: Path) -> str:
 
     report = loads(report_file.read_text(encoding="utf-8"))
     app = AotlensApp(EXAMPLE, report=report)
+    if picture.beside:
+        app.compare_with(" ".join(picture.beside), loads(trace(*picture.beside).read_text(encoding="utf-8")))
     async with app.run_test(size=picture.size) as pilot:
         await pilot.press(*picture.keys)
         if picture.row is not None:
@@ -72,12 +77,11 @@ def portable(svg: str) -> str:
     return steady.replace("<text ", '<text xml:space="preserve" ')
 
 
-def trace(gpu: str | None = None) -> Path:
+def trace(*options: str) -> Path:
     """Return a report of the example, from the command that users run."""
     file = Path(tempfile.mkdtemp()) / "report.json"
     command = [sys.executable, "-m", "aotlens", "inspect", EXAMPLE, "--format", "json", "-o", str(file)]
-    command += ["--gpu", gpu] if gpu is not None else []
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return file
 
 
@@ -87,13 +91,18 @@ def main() -> None:
     )
     parser.add_argument("--report", type=Path, help="a saved report of the example")
     parser.add_argument("--png", action="store_true", help="also write PNGs")
+    parser.add_argument("--only", help="the name of one picture")
     arguments = parser.parse_args()
+    pictures = [picture for picture in PICTURES if arguments.only in (None, picture.name)]
     report = arguments.report.resolve() if arguments.report else trace()
-    reports = {None: report, **{gpu: trace(gpu) for gpu in {picture.gpu for picture in PICTURES} - {None}}}
+    reports = {
+        None: report,
+        **{gpu: trace("--gpu", gpu) for gpu in {picture.gpu for picture in pictures} if gpu is not None},
+    }
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
     IMAGES.mkdir(parents=True, exist_ok=True)
-    for picture in PICTURES:
+    for picture in pictures:
         file = IMAGES / f"tui-{picture.name}.svg"
         file.write_text(asyncio.run(take(picture, reports[picture.gpu])), encoding="utf-8")
         print(file.relative_to(ROOT))

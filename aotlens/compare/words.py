@@ -57,13 +57,13 @@ def signed_us(change_us: float) -> str:
 
 
 def line_facts(weights: Weights) -> Iterator[str]:
-    """Yield the costs of a line on one side: `saves 2.0 MiB`, `recomputes 2`, `3 kernels`, `12.0 µs`."""
+    """Yield the costs of a line on one side: `12.0 µs`, `saves 2.0 MiB`, `recomputes 2`, `3 kernels`."""
+    if weights.gpu_us:
+        yield human_us(weights.gpu_us)
     if weights.saved_bytes:
         yield f"saves {human_bytes(weights.saved_bytes)}"
     if weights.recomputed:
         yield f"recomputes {weights.recomputed}"
-    if weights.gpu_us:
-        yield human_us(weights.gpu_us)
     if weights.kernels:
         yield counted(weights.kernels, "kernel")
     if weights.wrapper_steps:
