@@ -78,6 +78,7 @@ def fake_group_patches(rank: int, world_size: int, check: Callable[[int, int], N
         yield module, "init_process_group", init_process_group, why
         yield module, "new_group", fake_new_group, why
     yield from _mesh_patches()
+    yield from _random_patches()
     yield from _reducer_patches()
 
 
@@ -112,6 +113,15 @@ def _mesh_patches() -> Iterator[Patch]:
     create = device_mesh.init_device_mesh
     for module in [each for each in sys.modules.values() if vars(each).get("init_device_mesh") is create]:
         yield module, "init_device_mesh", _outside_modes(create), why
+
+
+def _random_patches() -> Iterator[Patch]:
+    """Yield what lets random operators on DTensors run like those on other tensors."""
+    from torch.distributed.tensor import _dispatch, _random
+
+    for module in (_dispatch, _random):
+        why = "fake tensors have no values that ranks could agree on"
+        yield module, "is_rng_supported_mesh", lambda mesh: False, why
 
 
 def _outside_modes(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -59,7 +59,9 @@ def collectives_summary(distribution: Distribution) -> str:
 
 def milliseconds_text(milliseconds: float) -> str:
     """`12.3 ms`, `4.5 µs`."""
-    return f"{milliseconds:.3g} ms" if milliseconds >= 0.1 else f"{milliseconds * 1e3:.3g} µs"
+    if milliseconds >= 1000:
+        return f"{milliseconds / 1000:.3g} s"
+    return f"{milliseconds:.3g} ms" if milliseconds >= 0.1 else f"{milliseconds * 1e3:.2f} µs"
 
 
 def collective_words(row: FitCollective) -> str:
@@ -124,11 +126,19 @@ def distribution_lines(distribution: Distribution, *, is_full: bool = False) -> 
     yield from (f"  {line}" for line in difference_lines(distribution))
     yield ""
     yield collectives_summary(distribution)
-    rows = distribution.collectives
-    shown = rows if is_full else rows[:MOST_COLLECTIVES]
-    for row in shown:
-        size = f"{row.calls} × {human_bytes(row.bytes)}"
-        yield f"  {size:>14}  {milliseconds_text(row.milliseconds):>8}  {collective_words(row)}"
-    if rest := rows[len(shown) :]:
+    yield from _collective_table(distribution.collectives, is_full)
+
+
+def _collective_table(collectives: Sequence[FitCollective], is_full: bool) -> Iterator[str]:
+    shown = collectives if is_full else collectives[:MOST_COLLECTIVES]
+    rows = [
+        (f"{row.calls} × {human_bytes(row.bytes)}", milliseconds_text(row.milliseconds), collective_words(row))
+        for row in shown
+    ]
+    if rest := collectives[len(shown) :]:
         more = milliseconds_text(sum(row.milliseconds for row in rest))
-        yield f"  {'':>14}  {more:>8}  {counted(len(rest), 'more row')} (--full)"
+        rows.append(("", more, f"{counted(len(rest), 'more row')} (--full)"))
+    width = max((len(size) for size, _, _ in rows), default=0)
+    time_width = max((len(time) for _, time, _ in rows), default=0)
+    for size, time, words in rows:
+        yield f"  {size:>{width}}  {time:>{time_width}}  {words}"
