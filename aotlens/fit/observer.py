@@ -33,6 +33,7 @@ from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node
 from aotlens.model.fit import FitKind, FitPhase
 from aotlens.torch_api.autograd import BACKWARD_CALL, current_autograd_node, next_sequence_number
+from aotlens.torch_api.dynamo import is_dynamo_compiling
 from aotlens.torch_api.fake import (
     DATA_DEPENDENT_ERRORS,
     is_traceable_wrapper_subclass,
@@ -126,6 +127,8 @@ class Observer(TorchDispatchMode):
     ) -> Any:
         if any(map(is_traceable_wrapper_subclass_type, types)):
             return NotImplemented  # the wrapper runs the operator on its inner tensors, which are counted
+        if is_dynamo_compiling():
+            return func(*args, **(kwargs or {}))
         frames = self._enter(user_frames(BACKWARD_CALL))
         caller = _compiled_caller()
         if caller is not None:

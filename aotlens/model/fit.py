@@ -208,7 +208,7 @@ class RankFit:
     communication_bytes: int = 0
     """The most bytes of communication buffers that are alive at once."""
     held: tuple[KindBytes, ...] = ()
-    """What is alive between two steps."""
+    """What is alive at the end of the step, when the optimizer has run."""
     uneven_shards: tuple[UnevenShard, ...] = ()
     """Parameters of which the ranks hold shards of different sizes."""
 

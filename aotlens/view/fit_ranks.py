@@ -32,10 +32,10 @@ def ranks_words(distribution: Distribution) -> str:
 
 
 def rank_words(row: RankFit) -> str:
-    """`rank 0: 708.6 KiB at the peak; gathered parameters up to 129.2 KiB, buffers up to 258.5 KiB`."""
+    """`rank 0: 708.6 KiB at the peak, 193.9 KiB at the end of the step, …`."""
     parts = [f"rank {row.rank}: {human_bytes(row.step_peak_bytes)} at the peak"]
     if row.held:
-        parts.append(f"{human_bytes(sum(kind.bytes for kind in row.held))} between steps")
+        parts.append(f"{human_bytes(sum(kind.bytes for kind in row.held))} at the end of the step")
     if row.gathered_bytes:
         parts.append(f"up to {human_bytes(row.gathered_bytes)} of gathered parameters at once")
     if row.communication_bytes:
