@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 
 import torch
 
@@ -46,6 +47,8 @@ from aotlens.view.quantities import counted, human_bytes
 __all__ = ["fit_script", "main"]
 
 MOST_LINES = 3
+MOST_CHARACTERS = 80
+"""Of an error's text in an assumption."""
 
 
 def main(folder: str) -> int:
@@ -142,14 +145,7 @@ def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Itera
     """Yield the assumptions of the prediction, as sentences without a final period."""
     if collector.stopped:
         yield "the script was stopped once its steps repeated: what follows the training is not counted"
-    for compiled in collector.compiled[:MOST_LINES]:
-        peak = human_bytes(memory_of(compiled.parts).peak_bytes)
-        yield (
-            f"`{compiled.qualname}` is compiled: each operator of its graph is counted as it runs, as if no"
-            f" kernel joined operators; the memory model of its graphs predicts {peak} for one call"
-        )
-    if rest := collector.compiled[MOST_LINES:]:
-        yield f"{counted(len(rest), 'more graph')} is counted in the same way"
+    yield from _about_compiled_code(collector)
     if observer.placeholders.values_read:
         spans = [where.innermost for where in observer.placeholders.values_read]
         lines = list(dict.fromkeys(location(span) for span in spans if span is not None))
@@ -161,6 +157,23 @@ def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Itera
     yield "working memory of kernels is counted by rules for torch's CPU kernels; that of a GPU's is not"
     if job.gpu is not None and not any(life.device == "cuda" for life in observer.lives):
         yield f"the script moves nothing to a GPU: its CPU tensors are counted as if they were on {job.gpu}"
+
+
+def _about_compiled_code(collector: Collector) -> Iterator[str]:
+    for compiled in collector.compiled[:MOST_LINES]:
+        peak = human_bytes(memory_of(compiled.parts).peak_bytes)
+        yield (
+            f"`{compiled.qualname}` is compiled: each operator of its graph is counted as it runs, as if no"
+            f" kernel joined operators; the memory model of its graphs predicts {peak} for one call"
+        )
+    if rest := collector.compiled[MOST_LINES:]:
+        yield f"{counted(len(rest), 'more graph')} is counted in the same way"
+    for record in collector.eager_graphs[:MOST_LINES]:
+        where = f" at {location(record.span)}" if record.span is not None else ""
+        yield (
+            f"`{record.qualname}`{where} is counted as in eager, without the choice of what to save: it could"
+            f" not be compiled on fake tensors ({shorten(record.reason, MOST_CHARACTERS)})"
+        )
 
 
 if __name__ == "__main__":

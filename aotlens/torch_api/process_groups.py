@@ -80,6 +80,7 @@ def fake_group_patches(rank: int, world_size: int, check: Callable[[int, int], N
     yield from _mesh_patches()
     yield from _random_patches()
     yield from _reducer_patches()
+    yield from _ddp_compiler_patches()
 
 
 def missing_launcher_patches(fail: Callable[[], None]) -> Iterator[Patch]:
@@ -144,6 +145,14 @@ def _reducer_patches() -> Iterator[Patch]:
 
     yield dist, "_verify_params_across_processes", lambda *args: None, "C++ reads sizes from a tensor"
     yield reducer_type, "_rebuild_buckets", rebuild_buckets, "C++ reads the buckets' order from a tensor"
+
+
+def _ddp_compiler_patches() -> Iterator[Patch]:
+    """Yield what makes Dynamo compile the parts of a model in DDP as it compiles others."""
+    from torch._dynamo.backends.distributed import DDPOptimizer
+
+    compile_parts: Any = DDPOptimizer.compile_fn
+    yield DDPOptimizer, "compile_fn", _outside_modes(compile_parts), "it calls the backend with modes on"
 
 
 class _RealIndices(TorchDispatchMode):

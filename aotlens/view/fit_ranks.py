@@ -129,12 +129,13 @@ def distribution_lines(distribution: Distribution, *, is_full: bool = False) -> 
     yield from _collective_table(distribution.collectives, is_full)
 
 
+def _size_text(row: FitCollective) -> str:
+    return f"{row.calls} × {human_bytes(row.bytes)}"
+
+
 def _collective_table(collectives: Sequence[FitCollective], is_full: bool) -> Iterator[str]:
     shown = collectives if is_full else collectives[:MOST_COLLECTIVES]
-    rows = [
-        (f"{row.calls} × {human_bytes(row.bytes)}", milliseconds_text(row.milliseconds), collective_words(row))
-        for row in shown
-    ]
+    rows = [(_size_text(row), milliseconds_text(row.milliseconds), collective_words(row)) for row in shown]
     if rest := collectives[len(shown) :]:
         more = milliseconds_text(sum(row.milliseconds for row in rest))
         rows.append(("", more, f"{counted(len(rest), 'more row')} (--full)"))
