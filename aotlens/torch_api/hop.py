@@ -13,6 +13,7 @@ from torch._higher_order_ops.auto_functionalize import (
     can_auto_functionalize,
 )
 from torch._higher_order_ops.effects import _get_effect, with_effects
+from torch._ops import _higher_order_ops
 
 from aotlens.torch_api.patching import Current
 
@@ -27,6 +28,7 @@ __all__ = [
     "flex_attention_env",
     "gradient_rule",
     "has_ordered_effect",
+    "higher_order_operator",
     "indices_from_tensors",
     "invoke_subgraph",
     "make_token",
@@ -49,6 +51,11 @@ sink_tokens: Callable[[Any], None] = torch.ops.prims._sink_tokens.default
 def has_ordered_effect(func: Any) -> bool:
     """Return True if a call has a visible effect beside its outputs: it prints, or is registered so."""
     return _get_effect(func) is not None
+
+
+def higher_order_operator(name: str) -> Any:
+    """Return a registered higher-order operator; None if no loaded module of torch registers that name."""
+    return _higher_order_ops.get(name)
 
 
 def dense_kernel(func: Any) -> Callable[..., Any] | None:

@@ -5,6 +5,7 @@ ended at a graph break or a restart.
 """
 
 import re
+from collections.abc import Mapping
 from functools import cached_property
 
 from aotlens.trace.graphs.records import Graph
@@ -68,6 +69,17 @@ class CompilationFacts:
             text = str(value.get("val", ""))
             if re.fullmatch(r"-?\d{1,18}", text):
                 values[str(value.get("symbol", ""))] = int(text)
+        return values
+
+    @cached_property
+    def numbers(self) -> Mapping[str, float]:
+        """Return the values of symbols for floats and sizes when the code was compiled."""
+        values: dict[str, float] = dict(self.hints)
+        for record in self.every("create_symbol"):
+            value = self.value(record)
+            text = str(value.get("val", ""))
+            if re.fullmatch(r"-?\d{1,40}\.\d{0,40}(?:e[+-]?\d{1,3})?", text):
+                values[str(value.get("symbol", ""))] = float(text)
         return values
 
     @cached_property

@@ -10,7 +10,7 @@ from aotlens.dynamo.user_names import user_name
 from aotlens.model.report import Base, Input, MutationTypeName, Output, OutputTypeName, Site, Tensor
 from aotlens.trace.facts import CompilationFacts, GraphSet
 from aotlens.trace.graphs.metadata import InputInfo, Metadata
-from aotlens.trace.graphs.records import Argument, Graph
+from aotlens.trace.graphs.records import Argument, Graph, base_slot
 from aotlens.trace.graphs.tensor_text import tensor_of
 from aotlens.trace.source.lines import Locate, site_of
 
@@ -81,7 +81,8 @@ def _infos(graphs: GraphSet, metadata: Metadata | None) -> dict[int, InputInfo]:
     graph = graphs.first or graphs.joint
     if metadata is None or graph is None:
         return {}
-    slots = [_PLAIN.fullmatch(argument.slot) for argument in graph.arguments]
+    texts = dict.fromkeys(base_slot(argument.slot)[0] for argument in graph.arguments if argument.slot)
+    slots = [_PLAIN.fullmatch(text) for text in texts]
     positions = [int(slot[1]) if slot else None for slot in slots]
     if not any(argument.slot for argument in graph.arguments):
         positions = list(range(len(metadata.inputs)))

@@ -11,7 +11,7 @@ from math import prod
 from aotlens.model.report import Input, Owner, Partition, RecomputedValue, SavedValue, Tensor, Use
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graphs.metadata import Metadata
-from aotlens.trace.graphs.records import Graph, GraphNode
+from aotlens.trace.graphs.records import Graph, GraphNode, base_slot
 from aotlens.trace.graphs.tensor_text import Hints, size_value, tensor_of
 from aotlens.trace.source.lines import Locate, span_of
 
@@ -142,7 +142,7 @@ class _Saved:
     def _input(self, name: str) -> Input | None:
         """Return the user's input for an argument of the AOT graph."""
         argument = self.arguments.get(name)
-        slot = _PLAIN.fullmatch(argument.slot) if argument else None
+        slot = _PLAIN.fullmatch(base_slot(argument.slot)[0]) if argument else None
         index = int(slot[1]) if slot else -1
         return self.inputs[index] if 0 <= index < len(self.inputs) else None
 

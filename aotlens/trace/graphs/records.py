@@ -1,8 +1,22 @@
 """The records of a graph that is read from a log.  Stdlib only."""
 
+import re
 from dataclasses import dataclass
 
-__all__ = ["Argument", "Graph", "GraphNode", "Line", "Result"]
+__all__ = ["Argument", "Graph", "GraphNode", "Line", "Result", "base_slot"]
+
+_SUBCLASS = re.compile(r"SubclassGetAttrAOT(?:Input|Output)\(base=(.{1,4000}), attr='(\w{1,200})'\)")
+
+
+def base_slot(slot: str) -> tuple[str, tuple[str, ...]]:
+    """Return the slot of the tensor that the user sees, and the attributes that lead to the inner tensor.
+
+    `SubclassGetAttrAOTInput(base=PlainAOTInput(idx=0), attr='_local_tensor')` is the local part of a DTensor.
+    """
+    attributes: tuple[str, ...] = ()
+    while match := _SUBCLASS.fullmatch(slot):
+        slot, attributes = match[1], (match[2], *attributes)
+    return slot, attributes
 
 
 @dataclass(frozen=True, slots=True)

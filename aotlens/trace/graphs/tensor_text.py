@@ -11,13 +11,14 @@ from math import prod
 
 from aotlens.model.report import Tensor
 
-__all__ = ["Hints", "size_value", "tensor_of"]
+__all__ = ["Hints", "float_value", "size_value", "tensor_of"]
 
 Hints = Mapping[str, int]
 """Symbols with their values when the code was compiled."""
 
 MAX_NUMBER = 1 << 62
 MAX_SIZE_TEXT = 2_000
+MAX_EXPONENT = 8
 _TYPE = re.compile(r"^([a-z]+(\d+)\w*)\[([^\[\]]*)\](?:\[([^\[\]]*)\])?([a-z][\w:]*)?$")
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -25,6 +26,24 @@ _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
+    ast.Pow: lambda base, exponent: base**exponent if 0 <= exponent <= MAX_EXPONENT else MAX_NUMBER,
+}
+
+
+_FUNCTIONS: dict[str, Callable[[int, int], int]] = {
+    "CleanDiv": operator.floordiv,
+    "FloorDiv": operator.floordiv,
+    "Max": max,
+    "Min": min,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+}
+"""The functions in which torch prints sizes."""
+_FLOAT_OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
 }
 
 
@@ -71,6 +90,33 @@ def size_value(text: str, hints: Hints) -> int | None:
         return None
 
 
+def float_value(text: str, numbers: Mapping[str, float]) -> float | None:
+    """Return the value of a symbolic float, `zf0`, or of a product or sum with one; None for another form."""
+    if len(text) > MAX_SIZE_TEXT:
+        return None
+    try:
+        return _float_value(ast.parse(text.strip(), mode="eval").body, numbers)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, ArithmeticError):
+        return None
+
+
+def _float_value(tree: ast.expr, numbers: Mapping[str, float]) -> float | None:
+    match tree:
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
+        case ast.Name(id=name):
+            return numbers.get(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value = _float_value(operand, numbers)
+            return None if value is None else -value
+        case ast.BinOp(left=left, op=operation, right=right):
+            function = _FLOAT_OPERATIONS.get(type(operation))
+            first, second = _float_value(left, numbers), _float_value(right, numbers)
+            if function is not None and first is not None and second is not None:
+                return function(first, second)
+    return None
+
+
 def _value(tree: ast.expr, hints: Hints) -> int | None:
     match tree:
         case ast.Constant(value=int(number)):
@@ -87,4 +133,9 @@ def _value(tree: ast.expr, hints: Hints) -> int | None:
                 return None
             result = function(first, second)
             return result if abs(result) < MAX_NUMBER else None
+        case ast.Call(func=ast.Name(id=name), args=[first_tree, second_tree], keywords=[]):
+            call = _FUNCTIONS.get(name)
+            left_value, right_value = _value(first_tree, hints), _value(second_tree, hints)
+            if call is not None and left_value is not None and right_value is not None:
+                return call(left_value, right_value)
     return None
