@@ -4,10 +4,13 @@
     python scripts/trace_agreement.py LOGS --details    every fact that differs
     python scripts/trace_agreement.py LOGS --write docs/attach.md    put the table there
 
-LOGS is the folder that scripts/trace_logs.py wrote. Each program is traced once more by `aotlens inspect`.
+LOGS is the folder that scripts/trace_logs.py wrote. `aotlens inspect` traces each program once more, one of
+several ranks under torchrun; then the log of each rank is compared with the report of that rank.
 """
 
 import argparse
+import os
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -25,6 +28,7 @@ from aotlens.trace.logs.reader import open_trace
 from aotlens.trace.source.source_lines import Sources
 from aotlens.trace.source.workspace import Workspace
 from aotlens.view.quantities import human_bytes
+from scripts.trace_logs import LIMIT_S, OF_TWO_RANKS, torchrun
 from tests.command import aotlens
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "trace" / "programs"
@@ -122,6 +126,43 @@ def our_report(program: str) -> Report:
         return loads(file.read_text())
 
 
+@cache
+def our_reports_of_ranks(program: str) -> tuple[Report, ...]:
+    """Return the report of each rank: torchrun starts `aotlens inspect` in place of the script."""
+    with tempfile.TemporaryDirectory() as folder:
+        inspect = [sys.executable, "-m", "aotlens", "inspect", "--fresh", "--to-end", "--format", "json"]
+        script = str(PROGRAMS / f"{program}.py")
+        command = [*torchrun(), "--no-python", "sh", "-c", f'"$@" -o {folder}/$RANK.json {script} inductor']
+        root = {"PYTHONPATH": str(PROGRAMS.parents[2])}
+        subprocess.run(
+            [*command, "sh", *inspect], env=os.environ | root, timeout=LIMIT_S, check=False, stdout=sys.stderr
+        )
+        files = sorted(Path(folder).glob("*.json"))
+        return tuple(loads(file.read_text()) for file in files)
+
+
+def compare_ranks(folder: Path, program: str) -> dict[str, Agreement] | None:
+    """Return the sums over the ranks; None if `aotlens inspect` has no report of each rank."""
+    logs, reports = sorted(folder.glob("*_rank_*")), our_reports_of_ranks(program)
+    if len(reports) < len(logs):
+        print(f"{program}: {len(reports)} of {len(logs)} ranks wrote a report", file=sys.stderr)
+        return None
+    pairs = zip(logs, reports, strict=True)
+    return added([compare(log_report(log), ours) for log, ours in pairs])
+
+
+def added(agreements: list[dict[str, Agreement]]) -> dict[str, Agreement]:
+    kinds = dict.fromkeys(kind for each in agreements for kind in each)
+    empty = Agreement(0, (), ())
+    sums = {}
+    for kind in kinds:
+        rows = [each.get(kind, empty) for each in agreements]
+        only_log = tuple(fact for row in rows for fact in row.only_log)
+        only_ours = tuple(fact for row in rows for fact in row.only_ours)
+        sums[kind] = Agreement(sum(row.both for row in rows), only_log, only_ours)
+    return sums
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("logs", type=Path)
@@ -131,8 +172,12 @@ def main() -> int:
     rows: list[tuple[str, dict[str, Agreement]]] = []
     for folder in sorted(options.logs.iterdir()):
         program = folder.name.partition("-")[0]
-        has_ranks = any(folder.glob("*_rank_*"))
-        if any(folder.glob("*.log")) and (PROGRAMS / f"{program}.py").is_file() and not has_ranks:
+        if not any(folder.glob("*.log")) or not (PROGRAMS / f"{program}.py").is_file():
+            continue
+        if program in OF_TWO_RANKS:
+            if (of_ranks := compare_ranks(folder, program)) is not None:
+                rows.append((folder.name, of_ranks))
+        else:
             rows.append((folder.name, compare(log_report(folder), our_report(program))))
     for name, agreements in rows if options.details else ():
         for agreement in agreements.values():

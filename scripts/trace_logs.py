@@ -26,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "trace" / "programs"
 OF_TWO_RANKS = ("ddp", "fsdp", "tensor_parallel")
+RANKS = 2
 LIMIT_S = 600
 ELSEWHERE = "/home/ada/train"
 """The folder of the programs on the fictional machine of the fixtures."""
@@ -51,15 +52,13 @@ class Run:
         script = [str(PROGRAMS / f"{self.program}.py"), self.backend]
         if self.program not in OF_TWO_RANKS:
             return [sys.executable, *script]
-        return [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc_per_node",
-            "2",
-            *script,
-        ]
+        return [*torchrun(), *script]
+
+
+def torchrun() -> list[str]:
+    """Return the beginning of a command that starts the ranks."""
+    run = [sys.executable, "-m", "torch.distributed.run"]
+    return [*run, "--standalone", "--nproc_per_node", str(RANKS)]
 
 
 def runs(programs: list[str], *, inductor: bool) -> Iterator[Run]:

@@ -13,7 +13,7 @@ from aotlens.diagnostics.budgets import over_budget, over_dynamo_budget, over_st
 from aotlens.diagnostics.checked import Checked, CheckedTarget, Finding
 from aotlens.diagnostics.failures import FAILURE_FAMILY, from_failure
 from aotlens.diagnostics.ignores import Ignore, covers, parse_ignores, unknown_codes, unused
-from aotlens.model.report import Diagnostic
+from aotlens.model.report import Diagnostic, Target
 from aotlens.model.spans import own_first
 
 __all__ = ["Checked", "CheckedTarget", "Finding", "judge"]
@@ -62,7 +62,7 @@ def _of_trace(traced: Traced) -> Iterator[Finding]:
     rows: list[tuple[str | None, Diagnostic]] = []
     if traced.report is not None:
         for target in traced.report.targets:
-            budget = settings.budget_of(file, target.qualname)
+            budget = settings.budget_of(_source_of(target, file), target.qualname)
             rows += [
                 (target.qualname, entry) for entry in (*target.diagnostics, *over_budget(target, budget))
             ]
@@ -98,10 +98,16 @@ def _identity(finding: Finding) -> tuple[object, ...]:
     return diagnostic.code, diagnostic.severity, diagnostic.message, position
 
 
+def _source_of(target: Target, file: str) -> str:
+    """Return the file whose settings hold for a target: for one of a log, its source, not the log."""
+    return target.span.file if target.frontend == "trace" and target.span is not None else file
+
+
 def _targets(traced: Iterable[Traced]) -> Iterator[CheckedTarget]:
     for file_trace in traced:
         for target in file_trace.report.targets if file_trace.report is not None else ():
-            budget = file_trace.file.settings.budget_of(file_trace.file.path, target.qualname)
+            file = _source_of(target, file_trace.file.path)
+            budget = file_trace.file.settings.budget_of(file, target.qualname)
             yield CheckedTarget(file_trace.file.path, target, budget)
 
 

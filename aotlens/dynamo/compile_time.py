@@ -8,12 +8,14 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 
-__all__ = ["DYNAMO", "FIRST_RUN", "OTHER", "Clock"]
+__all__ = ["CODE_PHASES", "DYNAMO", "FIRST_RUN", "OTHER", "Clock"]
 
 DYNAMO, GUARDS, BACKEND, AOT = "Dynamo", "guards", "backend", "AOT"
 INDUCTOR, KERNELS, LOADING = "Inductor", "C++ and Triton", "loading code"
 FIRST_RUN = "first run"
 OTHER = "other"
+CODE_PHASES = (INDUCTOR, KERNELS, LOADING)
+"""The phases that generate, build and load code."""
 
 PHASES: tuple[tuple[str, str], ...] = (
     ("build_guards", GUARDS),

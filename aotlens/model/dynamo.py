@@ -187,7 +187,11 @@ class DynamoFunction:
 
 @dataclass(frozen=True, slots=True)
 class LineSeconds:
-    """Time that Dynamo spent on one line of the user's, with the library code that it calls."""
+    """Time that Dynamo spent on one line of the user's, with the library code that it calls.
+
+    In a report from a log it is a part of all compile time: generated code counts for the lines of its
+    kernels, the rest for the line of the function.
+    """
 
     span: Span
     seconds: float
@@ -227,7 +231,7 @@ class CompileSeconds:
     """The part of it that the phases account for."""
     by_phase: dict[str, float] = field(default_factory=dict)
     by_line: tuple[LineSeconds, ...] = ()
-    """Dynamo's own time, the costliest line first."""
+    """Dynamo's own time, or in a report from a log all compile time; the costliest line first."""
     caches: tuple[CacheUse, ...] = ()
     lookups: tuple[CacheLookup, ...] = ()
     """In the order in which they were made."""

@@ -108,7 +108,7 @@ def _dynamo(process: _Process, dynamo: Dynamo) -> Iterator[Event]:
         if function.compilations:
             yield from _function(process, function)
     if dynamo.compile_seconds.by_line:
-        thread, named = process.thread("Dynamo's time by line")
+        thread, named = process.thread("time by line")
         yield named
         start_us = 0.0
         for line in dynamo.compile_seconds.by_line:

@@ -21,6 +21,7 @@ from aotlens.trace.graphs.metadata import parse_metadata
 from aotlens.trace.graphs.records import Line
 from aotlens.trace.inputs import inputs_of, outputs_of
 from aotlens.trace.kernels import Codes, codes_of, kernels_of, memory_of
+from aotlens.trace.line_seconds import line_seconds
 from aotlens.trace.logs.reader import Compilation, Process, Trace
 from aotlens.trace.origins import origins_of
 from aotlens.trace.partition import partition_of
@@ -134,6 +135,8 @@ def build_report(
         frames = {_frame_of(summary.compilation) for summary in chosen}
         compilations = [facts for facts in compilations if _frame_of(facts.compilation) in frames]
     dynamo = dynamo_of(compilations, _names(built), locate)
+    by_line = line_seconds(compilations, _kernels(built), locate)
+    dynamo = replace(dynamo, compile_seconds=replace(dynamo.compile_seconds, by_line=by_line))
     ranks = ranks_of(trace, locate) if only is None else None
     return Report(
         torch=next(
@@ -174,6 +177,14 @@ def _names(built: list[tuple[Summary, Target]]) -> "Callable[[CompilationFacts],
     for summary, target in built:
         names.setdefault(id(summary.compilation), []).append(target.name)
     return lambda facts: tuple(names.get(id(facts.compilation), ()))
+
+
+def _kernels(built: list[tuple[Summary, Target]]) -> "Callable[[CompilationFacts], tuple[Kernel, ...]]":
+    kernels: dict[int, tuple[Kernel, ...]] = {}
+    for summary, target in built:
+        key = id(summary.compilation)
+        kernels[key] = (*kernels.get(key, ()), *target.kernels)
+    return lambda facts: kernels.get(id(facts.compilation), ())
 
 
 def build_targets(

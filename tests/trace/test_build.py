@@ -109,6 +109,16 @@ def test_breaks_and_recompilations_have_lines_and_values(report: Report) -> None
     ]
 
 
+def test_compile_time_by_line_adds_up(inductor: Report) -> None:
+    """Code counts for the lines of its kernels, all else for the line of the function."""
+    assert inductor.dynamo is not None
+    seconds = inductor.dynamo.compile_seconds
+    assert sum(line.seconds for line in seconds.by_line) == pytest.approx(seconds.total)
+    assert [line.span.line for line in seconds.by_line[:1]] == [21]
+    functions = {function.span.line for function in inductor.dynamo.functions}
+    assert functions <= {line.span.line for line in seconds.by_line}
+
+
 def test_unknown_facts_are_named(report: Report) -> None:
     for target in report.targets:
         unknown = {row.fact for row in target.origins if row.known == "unknown"}

@@ -1,6 +1,7 @@
 """Every command that takes a TARGET or a report takes a log."""
 
 import json
+import shutil
 from pathlib import Path
 
 from tests.command import aotlens, python
@@ -97,6 +98,23 @@ def test_check_judges_the_log() -> None:
     assert (ended.code, "AL406" in ended.out) == (0, True)
     assert "6 targets" in ended.err
     assert aotlens("check", EAGER, "--max-saved-bytes", "1KiB").code == 1
+
+
+def test_settings_of_the_current_folder_hold_for_a_log_and_its_sources(tmp_path: Path) -> None:
+    project, log = tmp_path / "project", tmp_path / "elsewhere"
+    shutil.copytree(EAGER, log)
+    project.mkdir()
+    shutil.copy(LOGS.parent / "programs" / "net.py", project / "net.py")
+    settings = project / "pyproject.toml"
+    settings.write_text('[tool.aotlens]\nmax-saved-bytes = "1 KiB"\n')
+    ended = aotlens("check", log, cwd=project)
+    assert ended.code == 1
+    assert "AL801" in ended.out
+    settings.write_text('[tool.aotlens.per-target."net.py::Net.forward"]\nmax-saved-bytes = "1 KiB"\n')
+    ended = aotlens("check", log, cwd=project)
+    assert (ended.code, ended.out.count("AL801")) == (1, 1)
+    settings.write_text("[tool.aotlens]\nmax-graph-breaks = 0\n")
+    assert "AL805" in aotlens("check", log, cwd=project).out
 
 
 def test_diff_compares_two_logs() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 from aotlens.check.files import SourceFile, find_files
 from aotlens.check.findings import judge
@@ -92,8 +93,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read_log(path: str, overrides: "_Overrides", mappings: list[str]) -> Traced:
-    """Return the contents of a log as if its targets had been traced here."""
-    file = SourceFile(path, "", overrides.over(settings_for(path)), ())
+    """Return the contents of a log as if its targets had been traced here.
+
+    The settings are those of the current folder, where the lines of a log are looked up too.
+    """
+    file = SourceFile(path, "", overrides.over(settings_for(str(Path.cwd() / Path(path).name))), ())
     return Traced(file, report_of_trace(path, None, mappings), None)
 
 
