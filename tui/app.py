@@ -5,7 +5,6 @@ Invariant: other threads reach the app by messages only (`messages.py`), and sta
 
 import gc
 import os
-import shlex
 import signal
 import threading
 import time
@@ -39,10 +38,12 @@ from tui.endings import exit_code
 from tui.finding import FindProvider
 from tui.fitting import Fitting
 from tui.keys import APP_BINDINGS
+from tui.log_questions import LogQuestions
 from tui.messages import (
     CancelWanted,
     EditsTried,
     GpuWanted,
+    LogAnswered,
     ReportReady,
     SelectionChanged,
     SelectionWeighed,
@@ -97,6 +98,7 @@ class AotlensApp(App[int]):
         self.subject_name = name
         """The script, or the report's file, as the user named it."""
         self.tracing = tracing
+        self.log_questions = LogQuestions(self, name)
         self.report = report
         self.earlier: tuple[str, Report] | None = None
         """The report that `x` compares with, and its name: that of `compare_with`, else the trace before."""
@@ -195,11 +197,17 @@ class AotlensApp(App[int]):
 
     def on_what_if_wanted(self, event: WhatIfWanted) -> None:
         if self.tracing is None:
-            command = shlex.join(["aotlens", "inspect", self.subject_name, "--what-if", event.change])
-            title = "The app cannot retrace a log"
-            self.notify(f"To evaluate this change: {command}", title=title, markup=False)
+            self.log_questions.ask(event.change, self.target)
             return
         self.start_trace(questions=Questions(what_if=(event.change,)))
+
+    def on_log_answered(self, event: LogAnswered) -> None:
+        """Show the target with the answer in its place, unless the log has grown since."""
+        if self.report is not None and any(target is event.asked for target in self.report.targets):
+            targets = tuple(
+                event.target if target is event.asked else target for target in self.report.targets
+            )
+            self._take(replace(self.report, targets=targets), self.output, event.asked)
 
     def on_gpu_wanted(self, event: GpuWanted) -> None:
         if self.tracing is not None:

@@ -21,7 +21,7 @@ from tui.preferences import (
     state_file,
     write_remembered,
 )
-from tui.tracing import TraceTarget, WorkerTracing
+from tui.tracing import AnswerWhatIf, TraceTarget, WorkerTracing
 from tui.watching import watch_sources
 
 Named = tuple[str, Report]
@@ -76,10 +76,21 @@ Follow = Callable[[Callable[[Report], object], threading.Event], None]
 """Calls back with each new report, until the event is set."""
 
 
-def run_report(title: str, report: Report, follow: Follow | None = None, against: Named | None = None) -> int:
-    """Open the app on a finished report, and on those that follow it; return the exit code."""
+def run_report(
+    title: str,
+    report: Report,
+    follow: Follow | None = None,
+    against: Named | None = None,
+    answer: AnswerWhatIf | None = None,
+) -> int:
+    """Open the app on the report of a log, and on those that follow it; return the exit code.
+
+    `answer` weighs a change of what is saved in one target.
+    """
     _need_terminal(f"use `aotlens inspect {title}` here")
-    app = comparing(with_preferences(AotlensApp(title, report=report, roots=(str(Path.cwd()),))), against)
+    app = AotlensApp(title, report=report, roots=(str(Path.cwd()),))
+    app.log_questions.answer = answer
+    comparing(with_preferences(app), against)
     stop = threading.Event()
     if follow is not None:
         arguments = (lambda now: app.post_message(ReportReady(now)), stop)

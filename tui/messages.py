@@ -45,6 +45,16 @@ class ReportReady(Message):
         self.output = output
 
 
+class LogAnswered(Message):
+    """A target of a log with the answer to a what-if."""
+
+    def __init__(self, asked: Target, target: Target) -> None:
+        super().__init__()
+        self.asked = asked
+        """The target as it was shown when the user asked."""
+        self.target = target
+
+
 class SourceChanged(Message):
     """A watched file was saved."""
 

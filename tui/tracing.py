@@ -22,6 +22,9 @@ from tui.messages import EditsTried, SelectionWeighed, TargetsAnswered, TraceEnd
 Post = Callable[[Message], object]
 """Safe to call from any thread, as `App.post_message` is."""
 
+AnswerWhatIf = Callable[[str, Target], Target]
+"""Adds the answer about a change of the policy to a target of a log; raises UserError without one."""
+
 Texts = tuple[tuple[str, str], ...]
 """Edited files: path and text."""
 

@@ -13,7 +13,7 @@ from aotlens.cli.targets import TargetName
 from aotlens.cli.terminal import say, write_data
 from aotlens.errors import TargetError, UserError
 from aotlens.model.files import load_report
-from aotlens.model.report import Report
+from aotlens.model.report import Report, Target
 from aotlens.options import KERNEL_LIMIT_S
 from aotlens.worker.protocol import TraceOptions
 
@@ -30,6 +30,7 @@ __all__ = [
     "report_of_trace",
     "saved_report",
     "watched_trace",
+    "what_ifs_of_trace",
 ]
 
 Follow = Callable[[Callable[[Report], object], threading.Event], None]
@@ -108,6 +109,27 @@ def _recompile(options: TraceOptions) -> "tuple[Recompile | None, str]":
         find_target(options.gpu), {}, options.gpu_texts, options.kernel_limit_s or KERNEL_LIMIT_S
     )
     return partial(recompiled, request=request), request.target.name
+
+
+def what_ifs_of_trace(
+    path: str, mappings: Sequence[str], options: TraceOptions
+) -> Callable[[str, Target], Target]:
+    """Return a function that adds our solver's answer about a change to a target of the log.
+
+    It raises UserError for a change that is impossible, or that the target cannot answer.
+    """
+
+    def answer(change: str, target: Target) -> Target:
+        graph = target.graph
+        only = f"{graph.frame}/{graph.compilation}" if graph is not None else target.qualname
+        asked = replace(options, what_if=(change,), gpu=None)
+        report = report_of_trace(path, only, mappings, asked)
+        own = next((each for each in report.targets if each.name == target.name), None)
+        if own is None:
+            raise UserError(f"{path} no longer has {target.name}")
+        return replace(target, partition=own.partition)
+
+    return answer
 
 
 def watched_trace(path: str, only: str | None, mappings: Sequence[str]) -> tuple[Report, Follow]:

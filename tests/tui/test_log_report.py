@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from aotlens.cli.saved_reports import report_of_trace, what_ifs_of_trace
+from aotlens.errors import UserError
 from aotlens.model.report import Report
 from aotlens.render.html.build import html_page
 from aotlens.trace.build import Extras, build_report
@@ -14,6 +16,7 @@ from aotlens.trace.partition_reasons import with_reasons
 from aotlens.trace.what_ifs import SolverRequest
 from aotlens.view.tabs.ranks import rank_lines
 from aotlens.view.tabs.tradeoffs import tradeoff_lines
+from aotlens.worker.protocol import TraceOptions
 from tests.tui.driving import drive, lines, rows
 from tui.app import AotlensApp
 
@@ -93,6 +96,33 @@ def test_the_what_if_key_names_the_command_for_a_log() -> None:
     drive(scenario, AotlensApp("my logs::0/0", report=solved))
     assert len(seen) == 1
     assert "aotlens inspect 'my logs::0/0' --what-if recompute:" in seen[0]
+
+
+def test_the_what_if_key_asks_our_solver_about_the_shown_target() -> None:
+    log = str(LOGS / "net-inductor")
+    options = TraceOptions()
+    solved = report_of_trace(log, "0/0", (), options)
+    answer = what_ifs_of_trace(log, (), options)
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("5", "home", "f")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert app.target is not None
+        assert app.target.partition is not None
+        assert [row.change.partition(":")[0] for row in app.target.partition.what_if] == ["recompute"]
+        assert app.target.stages == solved.targets[0].stages
+
+    app = AotlensApp(log, report=solved)
+    app.log_questions.answer = answer
+    drive(scenario, app)
+
+
+def test_a_change_that_is_impossible_is_a_notice() -> None:
+    log = str(LOGS / "net-inductor")
+    target = report_of_trace(log, "0/0").targets[0]
+    with pytest.raises(UserError, match="no_such_value"):
+        what_ifs_of_trace(log, (), TraceOptions())("recompute:no_such_value", target)
 
 
 def test_an_answer_says_whose_choice_it_changes() -> None:

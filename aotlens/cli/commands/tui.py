@@ -5,7 +5,13 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace, watched_trace
+from aotlens.cli.saved_reports import (
+    add_map,
+    is_trace_path,
+    report_of_trace,
+    watched_trace,
+    what_ifs_of_trace,
+)
 from aotlens.cli.targets import TargetName, add_project_options, check_gpu, fill_from_project, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.errors import UserError
@@ -81,8 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.watch:
             report, follow = watched_trace(target.path, target.qualname, arguments.mappings)
             return run_report(str(target), report, follow, against)
+        answer = what_ifs_of_trace(target.path, arguments.mappings, options)
         report = report_of_trace(target.path, target.qualname, arguments.mappings, options)
-        return run_report(str(target), report, against=against)
+        return run_report(str(target), report, None, against, answer)
     from tui.launch import run as run_app  # Textual takes 0.4 s
     from tui.tracing import TraceTarget
 
