@@ -10,20 +10,19 @@ the engine's backend `eager`.
 
 import argparse
 import gc
-import json
+import importlib
+import multiprocessing
 import os
 import shlex
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aotlens.model.codec import loads
+from aotlens.errors import UserError
 from aotlens.model.fit import Fit
 from aotlens.view.quantities import human_bytes
 
@@ -61,13 +60,10 @@ def main() -> int:
     """Measure, print, and write the table if requested."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--measure", nargs=2, metavar=("CALLS", "LENGTH"), type=int, help=argparse.SUPPRESS)
     parser.add_argument("scripts", nargs="*")
     arguments = parser.parse_args()
-    if arguments.measure:
-        script, *argv = arguments.scripts
-        print(json.dumps(measured(script, argv, *arguments.measure)))
-        return 0
+    os.environ.update(ONE_THREAD)
+    preload()
     rows = []
     with ThreadPoolExecutor(WORKERS) as workers:
         for row in workers.map(compared, arguments.scripts or default_scripts()):
@@ -79,6 +75,12 @@ def main() -> int:
         page = f"{before}{BEGIN}\n{table(rows)}\n{END}{after.partition(END)[2]}"
         PAGE.write_text(page, encoding="utf-8")
     return 0
+
+
+def preload() -> None:
+    """Import what every process needs, before it is forked."""
+    for module in ("torch._dynamo", "torch.profiler", "aotlens.fit.child"):
+        importlib.import_module(module)
 
 
 def default_scripts() -> Iterator[str]:
@@ -98,29 +100,29 @@ def _note(path: Path) -> str:
 def compared(script: str) -> Row:
     """Predict, then measure the same step."""
     words = shlex.split(_note(ROOT / script).partition("args=")[2])
-    fit, problem = _predicted([script, *words])
+    fit, problem = in_fork(lambda: predicted(script, words, is_real=False))
     is_real = NEEDS_VALUES in problem
     if is_real:
-        fit, problem = _predicted(["--real", script, *words])
+        fit, problem = in_fork(lambda: predicted(script, words, is_real=True))
     if problem:
         return Row(script, problem=problem)
-    if fit is None or not fit.step:
+    if not fit.step:
         return Row(script, problem="no optimizer step")
-    calls, length = _calls(fit)
-    command = ["scripts/fit_table.py", "--measure", str(calls), str(length), "--", script, *words]
-    output, problem = _run(command)
+    size_bytes, problem = in_fork(lambda: measured(script, words, *_calls(fit)))
     if problem:
         return Row(script, problem=problem)
-    return Row(script, fit.step_peak_bytes, json.loads(output.splitlines()[-1]), is_real=is_real)
+    return Row(script, fit.step_peak_bytes, size_bytes, is_real=is_real)
 
 
-def _predicted(words: Sequence[str]) -> tuple[Fit | None, str]:
-    """Return the prediction, and why there is none."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        command = ["-m", "aotlens", "fit", "--format", "json", "-o", file.name, *words]
-        if problem := _run(command)[1]:
-            return None, problem
-        return loads(Path(file.name).read_text(encoding="utf-8")).fit, ""
+def predicted(script: str, argv: Sequence[str], is_real: bool) -> Fit:
+    """Return what `aotlens fit` reports."""
+    from aotlens.fit.child import fit_script
+    from aotlens.fit.job import FitJob
+
+    end, report = fit_script(FitJob(script, tuple(argv), is_real=is_real))
+    if end.failure is not None or report.fit is None:
+        raise UserError(end.failure.message if end.failure is not None else "no report")
+    return report.fit
 
 
 def _calls(fit: Fit) -> tuple[int, int]:
@@ -128,22 +130,35 @@ def _calls(fit: Fit) -> tuple[int, int]:
     return fit.step * fit.calls_per_step, fit.calls_per_step
 
 
-def _run(words: Sequence[str]) -> tuple[str, str]:
-    """Return what a Python process prints, and its last line of errors if it fails."""
+def in_fork(work: Callable[[], Any]) -> tuple[Any, str]:
+    """Return the result of work in a process of its own, and the reason if there is none."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(work, sender))
+    process.start()
+    sender.close()
     try:
-        done = subprocess.run(
-            [sys.executable, *words],
-            cwd=ROOT,
-            env=os.environ | ONE_THREAD,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return "", f"not done after {SECONDS} s"
-    errors = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-    return done.stdout, "" if done.returncode == 0 else errors[-1].removeprefix("aotlens: error: ")
+        if not receiver.poll(SECONDS):
+            return None, f"not done after {SECONDS} s"
+        answer: tuple[Any, str] = receiver.recv()
+        return answer
+    except EOFError:
+        return None, "the process ended without a result"
+    finally:
+        process.kill()
+        process.join()
+
+
+def _send(work: Callable[[], Any], sender: Any) -> None:
+    os.chdir(ROOT)
+    with Path(os.devnull).open("w") as nothing:
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+    try:
+        answer = work(), ""
+    except BaseException as error:  # noqa: BLE001 (a script may raise anything)
+        answer = None, f"{type(error).__name__}: {error}".splitlines()[0].removeprefix("UserError: ")
+    sender.send(answer)
 
 
 def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
@@ -157,9 +172,13 @@ def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
     from aotlens.session.script.source import load_script, new_module, run_script
 
     ends: list[int] = []
+    collector = Collector(script)
+    watched = [0]
 
     def after_step(*ignored: Any) -> None:
-        gc.collect()  # else what a compilation leaves in reference cycles counts at the peak
+        if len(collector.compiled) != watched[0]:  # as the prediction does, where a compilation leaves cycles
+            watched[0] = len(collector.compiled)
+            gc.collect()
         ends.append(time.time_ns())
         if len(ends) == calls:
             raise StopScript
@@ -167,10 +186,10 @@ def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
     register_optimizer_step_post_hook(after_step)
     loaded = load_script(script)
     module = new_module(loaded, "__main__")
-    router = CompileRouter(CompileOptions(backend="eager", strict=False), Collector(script), keep_going=True)
+    router = CompileRouter(CompileOptions(backend="eager", strict=False), collector, keep_going=True)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
         try:
-            with intercepting_compile(router):
+            with collector.listening(), intercepting_compile(router):
                 run_script(loaded, module, tuple(argv))
         except StopScript:
             pass

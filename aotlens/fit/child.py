@@ -63,7 +63,8 @@ def main(folder: str) -> int:
 
 def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
     """Run the script until its steps repeat, and report the memory of the last one."""
-    collector, observers, watch = Collector(job.path), list[Observer](), StepWatch(job.to_end)
+    collector, observers = Collector(job.path), list[Observer]()
+    watch = StepWatch(job.to_end, collector.compiled)
 
     def script() -> None:
         router = CompileRouter(CompileOptions(backend="eager", strict=False), collector, keep_going=True)

@@ -4,6 +4,10 @@ Invariant: if the repeated step reads integers that fake tensors lack, another s
 so a script whose sizes depend on them is recognised.
 """
 
+import gc
+from collections.abc import Sequence
+from typing import Any
+
 from aotlens.fit.observer import Observer
 from aotlens.fit.step import period_of
 from aotlens.ir.origin import Frames
@@ -15,8 +19,11 @@ __all__ = ["StepWatch"]
 class StepWatch:
     """Called at the end of each `step` of an optimizer."""
 
-    def __init__(self, to_end: bool) -> None:
+    def __init__(self, to_end: bool, compiled: Sequence[Any] = ()) -> None:
+        """`compiled` grows with each compilation, whose reference cycles hold tensors of the step."""
         self._to_end = to_end
+        self._compiled = compiled
+        self._collected_after = 0
         self._period = 0
         """The calls of `step` that the test with other integers takes; 0 before it."""
         self._end_of_test = 0
@@ -26,6 +33,9 @@ class StepWatch:
 
     def after_step(self, observer: Observer) -> None:
         """Stop the script, or begin or evaluate the test with other integers."""
+        if len(self._compiled) != self._collected_after:
+            self._collected_after = len(self._compiled)
+            gc.collect()
         if self.is_testing:
             if len(observer.boundaries) == self._end_of_test:
                 self._evaluate(observer)

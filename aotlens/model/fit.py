@@ -143,28 +143,53 @@ class GpuFit:
 
 @dataclass(frozen=True, slots=True)
 class BatchPeak:
-    """The peak at one batch size."""
+    """One run of the script, at one batch size or other size."""
 
     batch: int
     peak_bytes: int
+    reserved_bytes: int = 0
+    """What torch's allocator reserves on the GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindGrowth:
+    """The bytes of one kind at the peak as a function of a size."""
+
+    kind: FitKind
+    fixed_bytes: int
+    bytes_per_item: int
+    bytes_per_square: int = 0
+    """For each square of the size, as attention needs of a sequence length."""
+    state: str = ""
+    """The optimizer's name of the state, `exp_avg`; empty for other kinds."""
+
+    def bytes_at(self, size: int) -> int:
+        """Return the bytes at that size."""
+        return self.fixed_bytes + self.bytes_per_item * size + self.bytes_per_square * size * size
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFit:
-    """The step's peak as a function of the batch size: `fixed_bytes + batch * bytes_per_item`."""
+    """The bytes at the step's peak as a function of a size, and the largest size that fits a GPU."""
 
     varied: str
-    """How the batch was varied: `batches of the data loader`, `--batch-size`."""
+    """What was varied, as the user wrote it: `BATCH`, `--batch-size`."""
     fixed_bytes: int
     bytes_per_item: int
     peaks: tuple[BatchPeak, ...]
-    """The runs that determine the function, the smallest batch first."""
+    """All runs, the smallest size first."""
     error_bytes: int = 0
-    """The function's error for the run that tests it."""
+    """The measured peak at `largest` minus the computed one."""
     largest: int | None = None
-    """The largest batch whose peak is within the capacity; None without a GPU, or where none fits."""
+    """The largest size that fits; 0 where not even 1 does."""
     capacity_bytes: int | None = None
-    """The peak that `largest` must not exceed; None without a GPU."""
+    """What torch's allocator can reserve."""
+    bytes_per_square: int = 0
+    kinds: tuple[KindGrowth, ...] = ()
+    """The same by kind, the largest first."""
+    gpu: str = ""
+    is_verified: bool = False
+    """Whether a run at `largest` fits and one at the next size does not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from aotlens.model.fit import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindByt
 from aotlens.model.spans import location, text_of
 from aotlens.view.fit_advice import advice_lines
 from aotlens.view.fit_ranks import distribution_lines, ranks_words
+from aotlens.view.largest import largest_lines
 from aotlens.view.names import without_default
 from aotlens.view.quantities import counted, human_bytes
 
@@ -115,6 +116,9 @@ def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
     if fit.fits is not None:
         yield ""
         yield from gpu_lines(fit.fits)
+    if fit.batch is not None:
+        yield ""
+        yield from largest_lines(fit.batch)
     yield ""
     yield "At the peak, by kind"
     yield from _table(kind_rows(fit.by_kind))

@@ -31,6 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run on real tensors: for a script whose sizes depend on values, which fake tensors lack",
     )
+    parser.add_argument(
+        "--largest",
+        metavar="NAME",
+        help="also compute the largest number that fits the GPU for this one of the script: BATCH for a line"
+        " `BATCH = 16`, --largest=--batch-size for an option of the script",
+    )
     add_rank_arguments(parser)
     add_advice_arguments(parser)
     parser.add_argument(
@@ -62,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_script(arguments.script)
     check_whole_format(arguments.format, arguments.output)
     ranks = chosen_ranks(arguments)
+    _check_largest(arguments)
     from aotlens.fit.job import FIT_CHILD, FitJob  # torch and the worker are loaded only for a script
     from aotlens.session.why.observation import observe_script, signal_of_exit_code
 
@@ -76,6 +83,10 @@ def run(arguments: argparse.Namespace) -> int:
 
         job = replace(job, world_size=arguments.ranks, bandwidth_gb_per_s=arguments.bandwidth)
         observed = fit_on_ranks(job, ranks)
+    elif arguments.largest is not None:
+        from aotlens.fit.largest.search import fit_largest
+
+        observed = fit_largest(job, arguments.largest, lambda sized: observe_script(sized, FIT_CHILD))
     else:
         observed = observe_script(job, FIT_CHILD)
     if observed.message:
@@ -96,6 +107,13 @@ def run(arguments: argparse.Namespace) -> int:
     fit = observed.report.fit
     is_too_large = fit is not None and fit.fits is not None and not fit.fits.ok
     return observed.exit_code or int(is_too_large or _exceeds_budget(fit, arguments.script))
+
+
+def _check_largest(arguments: argparse.Namespace) -> None:
+    if arguments.largest is not None and arguments.gpu is None:
+        raise UserError("--largest needs a GPU to fit: add --gpu h100 or another")
+    if arguments.largest is not None and arguments.ranks is not None:
+        raise UserError("--largest runs the script as one rank: remove --ranks")
 
 
 def _store(run: FitRun, report: Report) -> None:

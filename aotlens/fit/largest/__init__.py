@@ -1,0 +1,1 @@
+"""Compute the largest batch size or sequence length whose step fits a GPU.  Stdlib only."""
