@@ -50,7 +50,7 @@ class _Search:
     def result(self) -> BatchFit:
         """Compute the largest size, and again with the runs that contradict it."""
         value = self._size.value
-        sizes = (value, 2 * value, 3 * value)
+        sizes: tuple[int, ...] = (value, 2 * value, 3 * value)
         for _ in range(MOST_ROUNDS):
             growth = self._growth(sizes)
             largest = growth.largest(self._gpu)

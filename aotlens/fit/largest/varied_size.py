@@ -137,8 +137,9 @@ def _defaults_of_option(tree: ast.Module, name: str) -> Iterator[str]:
             isinstance(argument, ast.Constant) and argument.value == name for argument in node.args
         ):
             for keyword in node.keywords:
-                if keyword.arg == "default" and isinstance(keyword.value, ast.Constant):
-                    yield f"{name}={keyword.value.value}"
+                default = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+                if keyword.arg == "default" and isinstance(default, int):
+                    yield f"{name}={default}"
 
 
 def _with_option(argv: tuple[str, ...], name: str, value: int) -> tuple[str, ...]:
