@@ -15,6 +15,7 @@ from aotlens.diagnostics.budgets import Budget
 from aotlens.diagnostics.checked import Checked, CheckedTarget, Finding
 from aotlens.diagnostics.step_memory import step_findings
 from aotlens.model import Partition, Report, SavedValue, Target
+from aotlens.model.fit import FitAdvice, FitPlan
 from aotlens.render import findings_json, findings_text, github, sarif
 from aotlens.render.html.build import html_page
 from aotlens.render.markdown import difference_markdown
@@ -216,14 +217,21 @@ STEP_FACTS = (
     "no line of yours",
     "6.0 MiB",
     "the data loader has <no> workers",
+    "8.0 MiB  Checkpoint self.up",
+    "4.0 MiB less; 12% more FLOPs; training equal",
+    "Target 9.0 MiB is reached: 8.0 MiB with 1 edit",
 )
 
 
 @pytest.mark.parametrize("words", STEP_FACTS)
 def test_the_step_reads_the_same_everywhere(words: str) -> None:
-    step = on_gpu(sample_fit(), 13 * MIB)
+    advice = FitAdvice(
+        "Checkpoint self.up", "checkpoint", 8 * MIB, 4 * MIB, cost="12% more FLOPs", outcome="equal"
+    )
+    plan = FitPlan(9 * MIB, 8 * MIB, ("Checkpoint self.up",))
+    step = replace(on_gpu(sample_fit(), 13 * MIB), advice=(advice,), plan=plan)
     listings = (fit.fit_kind_listing(step), fit.fit_line_listing(step))
-    lines = (*fit.fit_summary(step), *fit.assumption_lines(step))
+    lines = (*fit.fit_summary(step), *fit.fit_notes(step))
     front_ends = {
         "text": "\n".join(fit_lines(step)),
         "page": html_page(sample_fit_report(step), "train.py").replace("\\u003c", "<"),

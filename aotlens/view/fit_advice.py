@@ -5,22 +5,25 @@ from collections.abc import Iterator
 from aotlens.model.fit import Fit, FitAdvice, FitPlan
 from aotlens.view.quantities import counted, human_bytes
 
-__all__ = ["advice_lines", "cost_words", "plan_lines", "plan_words"]
+__all__ = ["ADVICE", "advice_lines", "advice_rows", "cost_words", "plan_lines", "plan_words"]
+
+ADVICE = "Edits that lower the peak, each tested alone on a copy of the script"
 
 
 def advice_lines(fit: Fit) -> Iterator[str]:
     """Yield the advice, what lowers the peak most first, and the plan for a target."""
     if fit.advice:
-        yield "Edits that lower the peak, each tested alone on a copy of the script"
+        yield ADVICE
         for row in fit.advice:
-            yield from _advice_rows(row)
+            yield from advice_rows(row)
     if fit.plan is not None:
         if fit.advice:
             yield ""
         yield from plan_lines(fit.plan)
 
 
-def _advice_rows(row: FitAdvice) -> Iterator[str]:
+def advice_rows(row: FitAdvice) -> Iterator[str]:
+    """Yield one advice: the new peak with the edit, then its gain, cost and comparison."""
     saved = f"{human_bytes(row.saved_bytes)} less"
     yield f"  {human_bytes(row.new_peak_bytes):>10}  {row.title}"
     yield f"  {'':>10}  {saved}; {cost_words(row)}; training {_outcome_words(row)}"

@@ -53,7 +53,7 @@ def test_last_result_is_shown_without_a_run_and_rows_lead_to_the_source() -> Non
             "optimizer state exp_avg",
             "parameter",
         ]
-        assert lines(app, "step-assumptions")[1] == "  - the data loader has <no> workers"
+        assert lines(app, "step-notes")[1] == "  - the data loader has <no> workers"
         assert app.focused is app.workbench.query_one("#step-lines")
         await pilot.press("down", "down")
         assert lit(app) == ["nn.Linear(width, 4 * width)"]

@@ -12,9 +12,9 @@ from textual.widget import Widget
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
 from aotlens.view.tabs.fit import (
-    assumption_lines,
     fit_kind_listing,
     fit_line_listing,
+    fit_notes,
     fit_plot,
     fit_summary,
 )
@@ -44,7 +44,7 @@ class StepPane(Pane):
     StepPane #step-plot { height: auto; max-height: 9; }
     StepPane #step-lines { height: 3fr; border-top: solid $panel; }
     StepPane #step-kinds { height: 2fr; border-top: solid $panel; }
-    StepPane #step-assumptions { height: auto; max-height: 4; border-top: solid $panel; }
+    StepPane #step-notes { height: auto; max-height: 8; border-top: solid $panel; }
     """
 
     def __init__(self, fitting: Fitting | None, *, id: str | None = None) -> None:
@@ -61,7 +61,7 @@ class StepPane(Pane):
         yield LineList(id="step-plot")
         yield VirtualTable(id="step-lines")
         yield VirtualTable(id="step-kinds")
-        yield LineList(id="step-assumptions")
+        yield LineList(id="step-notes")
 
     def on_mount(self) -> None:
         self.query_one("#step-plot").can_focus = False
@@ -114,7 +114,7 @@ class StepPane(Pane):
     def _draw(self) -> None:
         fit = self.report.fit if self.report is not None else None
         self.query_one("#step-summary", LineList).show(tuple(self._summary()))
-        for name in ("#step-lines", "#step-kinds", "#step-assumptions"):
+        for name in ("#step-lines", "#step-kinds", "#step-notes"):
             self.query_one(name).display = fit is not None
         self._draw_plot()
         if fit is None:
@@ -122,7 +122,7 @@ class StepPane(Pane):
         home = self.subject.target.file if self.subject is not None else None
         self.query_one("#step-lines", VirtualTable).show(fit_line_listing(fit, home))
         self.query_one("#step-kinds", VirtualTable).show(fit_kind_listing(fit))
-        self.query_one("#step-assumptions", LineList).show(tuple(assumption_lines(fit)))
+        self.query_one("#step-notes", LineList).show(tuple(fit_notes(fit)))
         self.call_after_refresh(self._focus_rows)
 
     def _focus_rows(self) -> None:

@@ -12,9 +12,9 @@ from aotlens.view.quantities import human_bytes
 from aotlens.view.step_lines import line_totals
 from aotlens.view.tabs.fit import (
     STEP_MEMORY,
-    assumption_lines,
     fit_kind_listing,
     fit_line_listing,
+    fit_notes,
     fit_summary,
     operator_listing,
 )
@@ -51,8 +51,7 @@ def _blocks(report: Report, fit: Fit, encoder: Encoder) -> Iterator[Json]:
         {"name": name, "title": title, "blocks": [encoder.table(listing)]} for name, title, listing in tables
     ]
     yield {"kind": "choice", "items": items, "first": 1}
-    if fit.assumptions:
-        yield {"kind": "lines", "lines": encoder.lines(assumption_lines(fit))}
+    yield {"kind": "lines", "lines": encoder.lines(fit_notes(fit))}
 
 
 def _marks(fit: Fit, encoder: Encoder) -> Iterator[list[object]]:

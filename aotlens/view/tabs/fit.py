@@ -9,6 +9,8 @@ from aotlens.model.fit import Fit, FitLine, FitPoint, KindBytes
 from aotlens.model.source import Span
 from aotlens.model.spans import line_of, texts
 from aotlens.view.fit import gpu_lines, kind_rows, line_rows, peak_words, phase_words, ran_words
+from aotlens.view.fit_advice import ADVICE, advice_rows, plan_lines
+from aotlens.view.fit_ranks import distribution_lines, ranks_words
 from aotlens.view.names import without_default
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import human_bytes, percent
@@ -16,9 +18,9 @@ from aotlens.view.tabs.rows import NO_LINK, Cells, Column, LazyRows, Line, Link,
 
 __all__ = [
     "STEP_MEMORY",
-    "assumption_lines",
     "fit_kind_listing",
     "fit_line_listing",
+    "fit_notes",
     "fit_plot",
     "fit_summary",
     "operator_listing",
@@ -65,6 +67,8 @@ def fit_summary(fit: Fit, incomplete: str | None = None) -> Iterator[Line]:
     if not fit.curve:
         return
     yield Line((Part(f"  {ran_words(fit)}", "dim"),), wrap=True)
+    if fit.distribution is not None:
+        yield Line((Part(f"  {ranks_words(fit.distribution)}"),), wrap=True)
     if fit.fits is not None:
         first, *rest = gpu_lines(fit.fits)
         yield Line((Part(first, "ok" if fit.fits.ok else "error"),), wrap=True)
@@ -72,11 +76,28 @@ def fit_summary(fit: Fit, incomplete: str | None = None) -> Iterator[Line]:
     yield Line((Part(phase_words(fit)),), wrap=True)
 
 
-def assumption_lines(fit: Fit) -> Iterator[Line]:
-    """Yield the assumptions of the prediction."""
+def fit_notes(fit: Fit) -> Iterator[Line]:
+    """Yield tested advice, which leads to its edits, the ranks, and the assumptions of the prediction."""
+    yield from _advice(fit)
+    if fit.distribution is not None:
+        yield from (Line((Part(text),), wrap=True) for text in distribution_lines(fit.distribution))
     if fit.assumptions:
         yield Line((Part("Assumptions", "heading"),))
     yield from (Line((Part(f"  - {text}", "dim"),), wrap=True) for text in fit.assumptions)
+
+
+def _advice(fit: Fit) -> Iterator[Line]:
+    if fit.advice:
+        yield Line((Part(ADVICE, "heading"),), wrap=True)
+    for row in fit.advice:
+        link = Link(tuple(edit.span for edit in row.edits))
+        first, *rest = advice_rows(row)
+        yield Line((Part(first, "ok"),), link, wrap=True)
+        yield from (Line((Part(text, "dim"),), link, wrap=True) for text in rest)
+    if fit.plan is not None:
+        first, *rest = plan_lines(fit.plan)
+        yield Line((Part(first, "ok" if fit.plan.is_reached else "warning"),), wrap=True)
+        yield from (Line((Part(text),), wrap=True) for text in rest)
 
 
 def fit_kind_listing(fit: Fit) -> Listing:
