@@ -27,6 +27,8 @@ def main() -> None:
         aotlens("inspect", "examples/train_gpt.py", "--format", "html", "-o", str(file))
         for name, address in PICTURES.items():
             picture(browser, f"{file.as_uri()}{address}", IMAGES / f"{name}.png")
+        aotlens("fit", "--gpu", "t4", "--format", "html", "-o", str(file), "examples/train_gpt.py")
+        picture(browser, file.as_uri(), IMAGES / "page-fit.png")
         edits = ("examples/edit/before.py", "examples/edit/after.py")
         aotlens("diff", *edits, "--format", "html", "-o", str(difference))
         picture(browser, f"{difference.as_uri()}{CHANGED_LINE}", IMAGES / "page-diff.png")

@@ -34,6 +34,8 @@ class Picture:
     """The GPU whose kernels the report has."""
     beside: tuple[str, ...] = ()
     """The options of a second report, which it is compared with."""
+    of_step: bool = False
+    """Whether it shows the report of `aotlens fit`."""
 
 
 PICTURES = (
@@ -49,6 +51,7 @@ PICTURES = (
     Picture("find", ("slash", "slash", *"gelub")),
     Picture("narrow", ("5",), size=(80, 24)),
     Picture("compare", (), size=(150, 32), beside=("--policy", "default")),
+    Picture("fit", ("F", "down"), of_step=True),
 )
 
 
@@ -77,11 +80,11 @@ def portable(svg: str) -> str:
     return steady.replace("<text ", '<text xml:space="preserve" ')
 
 
-def trace(*options: str) -> Path:
+def trace(*options: str, name: str = "inspect") -> Path:
     """Return a report of the example, from the command that users run."""
     file = Path(tempfile.mkdtemp()) / "report.json"
-    command = [sys.executable, "-m", "aotlens", "inspect", EXAMPLE, "--format", "json", "-o", str(file)]
-    subprocess.run([*command, *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "aotlens", name, "--format", "json", "-o", str(file)]
+    subprocess.run([*command, *options, EXAMPLE], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return file
 
 
@@ -104,7 +107,8 @@ def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     for picture in pictures:
         file = IMAGES / f"tui-{picture.name}.svg"
-        file.write_text(asyncio.run(take(picture, reports[picture.gpu])), encoding="utf-8")
+        shown = trace("--gpu", "t4", name="fit") if picture.of_step else reports[picture.gpu]
+        file.write_text(asyncio.run(take(picture, shown)), encoding="utf-8")
         print(file.relative_to(ROOT))
         if arguments.png:
             subprocess.run(["rsvg-convert", "-o", str(file.with_suffix(".png")), str(file)], check=True)

@@ -315,6 +315,7 @@ class Fit:
 
     step_peak_bytes: int
     at: FitMoment
+    """The moment of the peak, under the key of the report's published schema."""
     by_kind: tuple[KindBytes, ...] = ()
     """The bytes alive at the peak, the largest first."""
     by_line: tuple[FitLine, ...] = ()

@@ -7,7 +7,7 @@
 
 ;; Loading this file makes Eglot start `aotlens lsp' for Python buffers: M-x eglot.  Diagnostics, hover and code
 ;; actions are Eglot's own; "Trace" on the `def' of a target is one of its code actions.  Eglot shows no code
-;; lenses, so there are commands: `aotlens-trace', `aotlens-verify', `aotlens-show', `aotlens-explain',
+;; lenses, so there are commands: `aotlens-trace', `aotlens-verify', `aotlens-fit', `aotlens-show', `aotlens-explain',
 ;; `aotlens-clear'.  Opening and editing run nothing; a trace runs the file in a process of its own.
 
 ;;; Code:
@@ -95,6 +95,13 @@
   (interactive)
   (save-buffer)
   (aotlens--send "aotlens.verify" (list (aotlens--uri)) #'aotlens--tell))
+
+;;;###autoload
+(defun aotlens-fit ()
+  "Run this script as `aotlens fit' does, and show the memory of its training step."
+  (interactive)
+  (save-buffer)
+  (aotlens--send "aotlens.fit" (list (aotlens--uri)) #'ignore))
 
 ;;;###autoload
 (defun aotlens-show (target part)

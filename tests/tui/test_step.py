@@ -10,7 +10,7 @@ from aotlens.model.failure import Failure
 from aotlens.model.report import Report
 from tests.fit.sample import sample_fit_report
 from tests.report.sample import sample_report
-from tests.tui.driving import FakeTracing, drive, lines, lit, rows, settle
+from tests.tui.driving import NARROW, FakeTracing, drive, lines, lit, rows, screen_text, settle
 from tui.app import AotlensApp
 from tui.fitting import CANCELLED, CommandFitting, Post, StepAnswer, StepFound
 from tui.panes.step import HOW, NOTHING, ONLY_SHOWN, RUNNING
@@ -61,6 +61,17 @@ def test_last_result_is_shown_without_a_run_and_rows_lead_to_the_source() -> Non
         assert lit(app) == ["hidden * hidden.sigmoid()"]
 
     drive(scenario, opened(fitting))
+
+
+def test_on_a_small_screen_the_tables_have_the_room() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("F")
+        shown = screen_text(app)
+        assert "12.0 MiB at the peak of step 3" in shown
+        assert "hidden * hidden.sigmoid()" in shown
+        assert "optimizer state exp_avg" in shown
+
+    drive(scenario, opened(FakeFitting(sample_fit_report())), NARROW)
 
 
 def test_without_a_result_a_key_runs_the_script() -> None:

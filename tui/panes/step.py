@@ -26,7 +26,7 @@ from tui.widgets.lines import LineList
 from tui.widgets.table import VirtualTable
 
 MARGIN, PLOT_HEIGHT, LOW_FROM = 4, 6, 24
-"""Cells beside the plot, its lines, and the height of the pane from which on it is there."""
+"""Cells beside the plot, its lines, and the height of the pane from which on plot and notes are there."""
 KEY = "x"
 NOTHING = "No result of `aotlens fit` for this script and its arguments, or a file of it has changed since"
 HOW = f"{KEY} runs the script on tensors without memory until its steps repeat, in a process of its own"
@@ -41,6 +41,7 @@ class StepPane(Pane):
     ]
     DEFAULT_CSS = """
     StepPane #step-summary { height: auto; max-height: 9; }
+    StepPane.-low #step-summary { max-height: 3; }
     StepPane #step-plot { height: auto; max-height: 9; }
     StepPane #step-lines { height: 3fr; border-top: solid $panel; }
     StepPane #step-kinds { height: 2fr; border-top: solid $panel; }
@@ -67,7 +68,7 @@ class StepPane(Pane):
         self.query_one("#step-plot").can_focus = False
 
     def on_resize(self) -> None:
-        self._draw_plot()
+        self._fit_height()
 
     def fill(self, subject: Subject) -> None:
         if self.fitting is not None and not self.is_measuring:
@@ -114,9 +115,9 @@ class StepPane(Pane):
     def _draw(self) -> None:
         fit = self.report.fit if self.report is not None else None
         self.query_one("#step-summary", LineList).show(tuple(self._summary()))
-        for name in ("#step-lines", "#step-kinds", "#step-notes"):
+        for name in ("#step-lines", "#step-kinds"):
             self.query_one(name).display = fit is not None
-        self._draw_plot()
+        self._fit_height()
         if fit is None:
             return
         home = self.subject.target.file if self.subject is not None else None
@@ -148,8 +149,11 @@ class StepPane(Pane):
             return (Line((Part(ONLY_SHOWN, "dim"),), wrap=True),)
         return (Line((Part(NOTHING),), wrap=True), Line((Part(HOW, "dim"),), wrap=True))
 
-    def _draw_plot(self) -> None:
+    def _fit_height(self) -> None:
+        """Leave the room of a low pane to the tables: without plot and notes."""
+        is_low = self.size.height < LOW_FROM
+        self.set_class(is_low, "-low")
         plot, fit = self.query_one("#step-plot", LineList), self.report.fit if self.report else None
-        plot.display = fit is not None and self.size.height >= LOW_FROM
+        self.query_one("#step-notes").display = plot.display = fit is not None and not is_low
         if fit is not None:
             plot.show(tuple(fit_plot(fit, max(30, self.size.width - MARGIN), PLOT_HEIGHT)))

@@ -12,6 +12,7 @@ const COMMANDS: Record<string, Handler> = {
   "aotlens.traceFile": (server) => onThisFile(server, TRACE),
   "aotlens.traceTarget": traceTarget,
   "aotlens.verifyFile": (server) => onThisFile(server, "aotlens.verify"),
+  "aotlens.fitFile": (server) => onThisFile(server, "aotlens.fit"),
   "aotlens.stopTraces": (server) => server.run("aotlens.cancel"),
   "aotlens.showGraph": showGraph,
   "aotlens.pickGpu": pickGpu,
@@ -164,6 +165,7 @@ async function copyDebugInformation(server: Server): Promise<void> {
 const MENU_ITEMS = [
   { label: "$(play) Trace this file", command: "aotlens.traceFile", trusted: true },
   { label: "$(beaker) Compare this file with eager", command: "aotlens.verifyFile", trusted: true },
+  { label: "$(dashboard) Will it fit? Measure the training step", command: "aotlens.fitFile", trusted: true },
   { label: "$(type-hierarchy-sub) Show a graph, the wrapper or a kernel…", command: "aotlens.showGraph" },
   { label: "$(terminal) Open the terminal app", command: "aotlens.openTui", trusted: true },
   { label: "$(chip) Show the kernels for a GPU…", command: "aotlens.pickGpu", trusted: true },

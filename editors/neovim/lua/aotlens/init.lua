@@ -160,6 +160,11 @@ function M.verify(name, done)
   run('aotlens.verify', here(name), done)
 end
 
+--- Run the script as `aotlens fit` does, and show the memory of its training step.
+function M.fit(done)
+  run('aotlens.fit', here(), done)
+end
+
 --- Open a program of a traced target: `forward`, `backward`, `wrapper`, …
 function M.show(name, part)
   open('aotlens.show', { vim.uri_from_bufnr(0), name, part })
@@ -203,6 +208,12 @@ local COMMANDS = {
       M.verify(given.args)
     end,
     { nargs = '?', complete = complete_name, desc = 'Trace and compare with eager' },
+  },
+  Fit = {
+    function()
+      M.fit()
+    end,
+    { desc = 'Will it fit? Measure the memory of the training step' },
   },
   Show = {
     function(given)
