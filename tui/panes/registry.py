@@ -17,9 +17,9 @@ from tui.panes.wrapper import WrapperPane
 TABS: tuple[tuple[type[Pane], str, str], ...] = (
     (OverviewPane, "Overview", "Over"),
     (LedgerPane, "In/out", "I/O"),
-    (StagesPane, "Stages", "Stage"),
-    (GraphsPane, "Graph", "Graph"),
-    (SavedPane, "Saved", "Saved"),
+    (StagesPane, "Stages", "Stag"),
+    (GraphsPane, "Graph", "Grph"),
+    (SavedPane, "Saved", "Save"),
     (MemoryPane, "Memory", "Mem"),
     (WrapperPane, "Wrapper", "Wrap"),
     (KernelsPane, "Kernels", "Kern"),
