@@ -160,6 +160,19 @@ def test_a_click_on_a_title_sorts_by_value(tmp_path: Path) -> None:
 
 
 @needs_chromium
+def test_the_table_shows_what_the_drawing_selected(tmp_path: Path) -> None:
+    script = """
+        await wait();
+        click(having("#panel button", "table"));
+        await wait();
+        const row = document.querySelector(".table .row.selected"), list = row.closest(".list");
+        const [inner, outer] = [row.getBoundingClientRect(), list.getBoundingClientRect()];
+        answer([inner.top >= outer.top && inner.bottom <= outer.bottom, row.textContent.includes("×12")]);
+    """
+    assert in_browser(layered_page(), script, tmp_path, "#Block/graphs/forward/gelu_3") == [True, True]
+
+
+@needs_chromium
 def test_thousands_of_nodes_are_folded_or_limited(tmp_path: Path) -> None:
     """The sample's further nodes fold by line; with every line opened they are more than are drawn."""
     script = """

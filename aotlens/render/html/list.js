@@ -21,6 +21,20 @@ function appendParts(element, parts) {
   }
 }
 
+const NAME = /^(?:(?:[×x]\d+|[├╰●]) +)?(?:[\w–,*[\]$-]+(?:\.[\w–,*[\]$-]+)+|(?=.*[_\d])[\w–*]+)$/;
+const SHORT_NAME = 14, TAIL = 12;
+
+/** A cell: a name that does not fit loses its middle, since its end tells it from the others; else the end is cut. */
+function appendCell(element, part) {
+  const text = data.strings[part[0]];
+  appendParts(element, [part]);
+  if (text.length <= SHORT_NAME || !NAME.test(text)) return;
+  const span = element.lastChild, last = text.slice(-TAIL), word = last.search(/[._]/);
+  const tail = word >= 0 ? last.slice(word) : last;
+  span.replaceChildren(make("span", "name-start", text.slice(0, -tail.length)), make("span", "", tail));
+  span.classList.add("name");
+}
+
 class List {
   /** `draw(index, element)` fills a row. */
   constructor(element, draw) {
@@ -213,7 +227,7 @@ class Table {
     if (members.some((member) => this.linked.has(member))) row.classList.add("linked");
     (group ? group[0] : this.rows[at][1]).forEach((part, column) => {
       const cell = make("span", `cell ${this.columns[column][1] === "right" ? "right" : ""}`);
-      appendParts(cell, [part]);
+      appendCell(cell, part);
       row.append(cell);
     });
   }

@@ -87,8 +87,10 @@ class Panel {
     drawing.element.hidden = drawing.bar.hidden = view !== "drawing";
     table.element.hidden = view === "drawing";
     for (const button of this.views.children) button.setAttribute("aria-pressed", String(button.textContent === view));
-    if (table.selected >= 0) drawing.reveal(table.selected);
-    if (table.selected >= 0) this.showText(table.rows[table.selected][4] || []);
+    if (table.selected < 0) return;
+    if (view === "drawing") drawing.reveal(table.selected);
+    else table.list.reveal(table.indexOf(table.selected));
+    this.showText(view === "drawing" ? [] : table.rows[table.selected][4] || []);
   }
 
   addChoice(block) {

@@ -43,7 +43,7 @@ WORDS = {
     "rewired": "reads another value",
 }
 SIDES = {
-    "input": "given",
+    "input": "an input",
     "forward": "forward",
     "backward": "backward",
     "both": "forward, recomputed in backward",
