@@ -2,7 +2,8 @@
 
 `python -m tests.torch_state` imports every module of the package `aotlens` and prints each difference.  The
 modules of torch that aotlens loads are loaded before the first look, so what they register themselves is part
-of torch.
+of torch.  `python -m tests.torch_state --loaded` prints their names, and `--loaded-are NAMES`
+takes them, instead of asking another process.
 """
 
 import gc
@@ -21,6 +22,8 @@ from tests.import_graph import ROOT, modules
 CACHES = frozenset({"_type_eval_globals", "_builtin_table"})
 """Tables that fill without a change: Python's `typing` notes the overloads of every library, and torch notes
 an operator when `torch.ops` is asked for it first."""
+
+LOADED, LOADED_ARE = "--loaded", "--loaded-are"
 
 State = dict[tuple[str, ...], Any]
 """By path, the very object that stands there."""
@@ -107,13 +110,16 @@ def _is_noise(path: tuple[str, ...], old: Any, new: Any) -> bool:
 
 def loaded_by_aotlens() -> list[str]:
     """torch's modules that are loaded once aotlens is, asked of another process."""
-    code = "from tests.torch_state import *; import_all(); print(*(name for name, _ in torch_modules()))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    command = [sys.executable, "-m", "tests.torch_state", LOADED]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
 
 
-def main() -> None:
-    names = loaded_by_aotlens()
+def main(words: list[str]) -> None:
+    if words == [LOADED]:
+        import_all()
+        sys.stdout.write(" ".join(name for name, _ in torch_modules()))
+        return
+    names = words[1:] if words[:1] == [LOADED_ARE] else loaded_by_aotlens()
     for name in names:
         importlib.import_module(name)
     environment, before = dict(os.environ), state()
@@ -125,4 +131,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -80,6 +80,7 @@ def described(source: str, result: SearchResult) -> str:
     return _ADDRESS.sub("0x…", "\n".join([*lines, "", *list(diff)[2:]]))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", PASSING)
 def test_a_fix_passes(name: str, golden: Golden) -> None:
     result = found(PASSING[name])
@@ -92,6 +93,7 @@ def test_a_fix_passes(name: str, golden: Golden) -> None:
     assert (outcome.breaks_after, outcome.compilations_after) != before
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", REJECTED)
 def test_an_edit_is_rejected(name: str, golden: Golden) -> None:
     result = found(REJECTED[name])

@@ -170,6 +170,7 @@ def test_a_name_that_no_call_has(asked: str, message: str) -> None:
     assert report.dynamo is None
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", ["break_and_sizes", "warmup_counter", "threshold_on_size"])
 def test_automatic(name: str, golden: Golden) -> None:
     """Everything that may vary, as `aotlens why --forecast` prints it."""

@@ -194,6 +194,7 @@ def test_after_a_reset_compilations_have_numbers_of_their_own() -> None:
     assert len(ids) == len(set(ids)) == 2
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("break-")])
 def test_what_fails_under_fullgraph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A break is an error under `fullgraph=True` where the report says so."""

@@ -90,6 +90,7 @@ def _quiet(w: Tensor) -> Tensor:
         return w.cos()
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("case", TWICE_DIFFERENTIABLE)
 @pytest.mark.parametrize("policy", ["min-cut", "default"])
 def test_second_and_third_derivatives(case: str, policy: str) -> None:
@@ -100,6 +101,7 @@ def test_second_and_third_derivatives(case: str, policy: str) -> None:
     torch.testing.assert_close(derivatives(call, x, w), derivatives(fn, x, w))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("case", ["product", "dropout", "written input", "hidden bases"])
 @pytest.mark.parametrize("how", ["dynamic", "inductor"])
 def test_second_derivatives_otherwise_compiled(case: str, how: str) -> None:
@@ -521,6 +523,7 @@ def begins_anew(x: Tensor, y: Tensor) -> Tensor:
     return x.grad + 1
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     "fn", [leaves_gradients, leaves_some_and_goes_on, leaves_several_sums, takes_away, begins_anew]
 )

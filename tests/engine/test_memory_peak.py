@@ -29,6 +29,7 @@ def one_thread() -> Any:
     torch.set_num_threads(before)
 
 
+@pytest.mark.rotates
 @POLICY
 @pytest.mark.parametrize(
     "model", [example_gpt(2, 2), EXAMPLES[-1], gpt_model(2), CONV_NET], ids=lambda model: model.name
@@ -106,6 +107,7 @@ CASES = (
 )
 
 
+@pytest.mark.rotates
 @POLICY
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_peak_of_kernels(case: Case, policy: str) -> None:

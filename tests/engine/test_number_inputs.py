@@ -75,6 +75,7 @@ def compare_at(step: Step, call: Step, number: Any) -> None:
     torch.testing.assert_close(compiled, expected)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", SERVED)
 def test_one_compilation_serves_many_numbers(name: str) -> None:
     call, graphs = counted(SERVED[name])
@@ -83,6 +84,7 @@ def test_one_compilation_serves_many_numbers(name: str) -> None:
     assert len(graphs) == 1
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_what_no_symbol_tells_is_built_in(name: str) -> None:
     call, graphs = counted(BUILT_IN[name])

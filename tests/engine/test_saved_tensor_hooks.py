@@ -158,6 +158,7 @@ def test_hooks_that_cannot_be_graphs_run_when_the_module_does(
     assert "PACK" not in found.source
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("sizes", [(), (1,), (5,)])
 def test_what_a_hook_keeps_is_read_at_each_call(backend: str, sizes: tuple[int, ...]) -> None:

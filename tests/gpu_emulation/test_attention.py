@@ -36,6 +36,7 @@ def asked(
     return AttentionCall(query, key, key, **given)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("call", "capability", "kind", "why"),
     [

@@ -99,6 +99,7 @@ READING = [
 ]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("line", "what"), READING)
 def test_a_value_that_is_needed(client: WorkerClient, tmp_path: Path, line: str, what: str) -> None:
     source = f"""
@@ -135,6 +136,7 @@ ASKING = [
 ]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("fake", [False, True])
 @pytest.mark.parametrize("line", ASKING)
 def test_a_gpu_that_is_asked_for(client: WorkerClient, tmp_path: Path, line: str, fake: bool) -> None:
@@ -175,6 +177,7 @@ OWN_ERRORS = [
 ]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("line", "what"), OWN_ERRORS)
 def test_the_script_s_own_error_is_told_at_its_line(
     client: WorkerClient, tmp_path: Path, line: str, what: str
