@@ -40,7 +40,7 @@ class SavedPane(Pane):
     ]
     DEFAULT_CSS = """
     SavedPane #saved-total { height: 1; }
-    SavedPane #selection { height: 1; display: none; }
+    SavedPane #selection { height: auto; max-height: 3; display: none; }
     SavedPane.-selecting #selection { display: block; }
     SavedPane #saved-table { height: 1fr; }
     SavedPane #recomputed { height: auto; max-height: 6; min-height: 3; border-top: solid $panel; }

@@ -48,7 +48,7 @@ def selection_line(count: int, answer: WhatIf | None, problem: str = "") -> Line
     """Return how many values are selected, and the totals with them; None while they are computed."""
     parts = [Part(f"✓ {counted(count, 'value')} selected", "title")]
     if problem:
-        return Line((*parts, Part(f"  {problem}", "warning")))
+        return Line((*parts, Part(f"  {problem}", "warning")), wrap=True)
     if answer is None:
         return Line((*parts, Part("  computing the totals …", "dim")))
     before, after = answer.before, answer.after
@@ -60,7 +60,7 @@ def selection_line(count: int, answer: WhatIf | None, problem: str = "") -> Line
         parts.append(Part(f" · {title} " if len(parts) > 1 else f"  {title} ", "dim"))
         parts.append(Part(write(new)))
         parts.append(Part(f" {change_text(new - old, write)}", "accent" if new != old else "dim"))
-    return Line(tuple(parts))
+    return Line(tuple(parts), wrap=True)
 
 
 def file_offers(target: Target, nodes: Collection[str], answer: WhatIf, script: Path) -> Iterator[Offer]:
