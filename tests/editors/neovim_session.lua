@@ -76,6 +76,7 @@ end
 local text = vim.api.nvim_buf_get_lines(bufnr, line - 1, line, false)[1]
 say('HOVER ' .. ask(bufnr, 'textDocument/hover', place(bufnr, line - 1, #text - 1)).contents.value)
 say('COMPLETES ' .. table.concat(vim.fn.getcompletion('AotlensShow ', 'cmdline'), ' '))
+say('GPUS ' .. table.concat(vim.fn.getcompletion('AotlensGpu h100', 'cmdline'), ', '))
 local name = target ~= '' and target or 'score'
 say('PARTS ' .. table.concat(vim.fn.getcompletion('AotlensShow ' .. name .. ' ', 'cmdline'), ' '))
 

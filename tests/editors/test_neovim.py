@@ -80,6 +80,7 @@ def test_a_trace_shows_in_the_editor() -> None:
         "8 terminal app",
     ]
     assert told(shown, "COMPLETES") == ["Block score"]
+    assert told(shown, "GPUS") == ["H100 SXM, H100 PCIe, H100 NVL"]
     assert told(shown, "PARTS") == ["captured functional inference wrapper"]
     # A graph is a read-only buffer, and a node of it leads back to the line.
     assert told(shown, "GRAPH")[0].startswith("def backward(")

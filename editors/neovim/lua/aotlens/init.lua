@@ -165,6 +165,15 @@ function M.fit(done)
   run('aotlens.fit', here(), done)
 end
 
+--- Trace with the kernels for a GPU, which the server asks for without a name.
+function M.gpu(name, done)
+  local arguments = here()
+  if name and name ~= '' then
+    vim.list_extend(arguments, { vim.NIL, name })
+  end
+  run('aotlens.chooseGpu', arguments, done)
+end
+
 --- Open a program of a traced target: `forward`, `backward`, `wrapper`, …
 function M.show(name, part)
   open('aotlens.show', { vim.uri_from_bufnr(0), name, part })
@@ -196,6 +205,19 @@ local function complete_name(lead, line)
   return #vim.split(vim.trim(line:sub(1, #line - #lead)), '%s+') == 1 and complete(lead, line) or {}
 end
 
+local function complete_gpu(lead)
+  local client = clients.of(0)
+  local params = { command = 'aotlens.gpus', arguments = {} }
+  local answer = client and clients.ask(client, 'workspace/executeCommand', params, 1000, 0) or {}
+  local names = { 'no kernels' }
+  for _, gpu in ipairs(answer.gpus or {}) do
+    table.insert(names, gpu.name)
+  end
+  return vim.tbl_filter(function(name)
+    return vim.startswith(name:lower(), lead:lower())
+  end, names)
+end
+
 local COMMANDS = {
   Trace = {
     function(given)
@@ -214,6 +236,12 @@ local COMMANDS = {
       M.fit()
     end,
     { desc = 'Will it fit? Measure the memory of the training step' },
+  },
+  Gpu = {
+    function(given)
+      M.gpu(given.args)
+    end,
+    { nargs = '?', complete = complete_gpu, desc = 'Trace with the kernels for a GPU' },
   },
   Show = {
     function(given)
@@ -265,7 +293,8 @@ local COMMANDS = {
 
 --- What the lenses and code actions carry: Neovim itself would send them and drop the answer.
 local function lens_commands()
-  for _, name in ipairs({ 'aotlens.trace', 'aotlens.verify', 'aotlens.tryFixes', 'aotlens.fit' }) do
+  local running = { 'aotlens.trace', 'aotlens.verify', 'aotlens.tryFixes', 'aotlens.fit', 'aotlens.chooseGpu' }
+  for _, name in ipairs(running) do
     vim.lsp.commands[name] = function(command)
       run(name, command.arguments)
     end
