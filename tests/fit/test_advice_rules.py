@@ -1,8 +1,14 @@
 """Edits that may lower the peak, as text: the diff of each kind on a small training script."""
 
+from typing import Any
+
+import torch
+
+from aotlens.fit.advice.chunked_loss import FUNCTION
 from aotlens.fit.advice.jobs import NameFact, NamesOutcome
+from aotlens.fit.advice.optimizers import eight_bit_optimizer
 from aotlens.fit.advice.rules import Script
-from aotlens.model.fit import Fit, FitMoment
+from aotlens.model.fit import Fit, FitMoment, KindBytes
 
 TEXT = """\
 import torch
@@ -146,3 +152,45 @@ def test_activations_of_a_gpu_wait_in_the_hosts_memory() -> None:
         == "    with torch.autograd.graph.save_on_cpu():"
     )
     assert "offload" not in {each.kind for each in script().proposals()}
+
+
+LANGUAGE_MODEL = """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, tokens, targets):
+        x = self.layers(tokens)
+        logits = self.head(self.norm(x))
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+"""
+
+
+def test_head_and_loss_are_computed_in_chunks() -> None:
+    lines = changed_lines("chunked loss", of=script(LANGUAGE_MODEL))
+    assert lines[-1] == (
+        "        return chunked_cross_entropy(self.head, self.norm(x), targets.flatten(), ignore_index=-1)"
+    )
+    read_twice = LANGUAGE_MODEL.replace("        return", "        print(logits)\n        return")
+    assert "chunked loss" not in {each.kind for each in script(read_twice).proposals()}
+
+
+def test_the_chunked_loss_is_the_loss() -> None:
+    names: dict[str, Any] = {"torch": torch}
+    exec(FUNCTION, names)
+    torch.manual_seed(0)
+    head, hidden = torch.nn.Linear(4, 9), torch.randn(3, 5, 4)
+    targets = torch.randint(0, 9, (3, 5))
+    targets[0, :2] = -1
+    expected = torch.nn.functional.cross_entropy(
+        head(hidden).flatten(0, 1), targets.flatten(), ignore_index=-1
+    )
+    torch.testing.assert_close(names["chunked_cross_entropy"](head, hidden, targets, -1), expected)
+
+
+def test_8_bit_state_is_suggested_where_the_state_is_much_of_the_peak() -> None:
+    state = (KindBytes("optimizer state", 400, "exp_avg"), KindBytes("optimizer state", 400, "exp_avg_sq"))
+    suggestion = eight_bit_optimizer(Fit(1000, FitMoment("optimizer"), by_kind=state))
+    assert suggestion is not None
+    assert (suggestion.new_peak_bytes, suggestion.is_tested, suggestion.edits) == (408, False, ())
+    assert eight_bit_optimizer(Fit(100_000, FitMoment("optimizer"), by_kind=state)) is None

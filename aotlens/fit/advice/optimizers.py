@@ -11,11 +11,36 @@ from collections.abc import Iterator
 
 from aotlens.fit.advice.proposals import Proposal, Site, add_keywords, proposal
 from aotlens.fixes.source import Source
+from aotlens.model.fit import Fit, FitAdvice
 
-__all__ = ["optimizer_kernels"]
+__all__ = ["eight_bit_optimizer", "optimizer_kernels"]
 
 WITH_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 WITH_FOREACH = WITH_FUSED | {"Adadelta", "Adafactor", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"}
+
+EIGHT_BIT_STATES = ("exp_avg", "exp_avg_sq")
+EIGHT_BIT_SHARE = 0.26
+"""What an 8-bit state needs of one in float32: a byte for each value, and a scale for each block of 256."""
+LEAST_SAVED = 0.05
+"""The smallest part of the peak that is worth the suggestion."""
+
+
+def eight_bit_optimizer(fit: Fit) -> FitAdvice | None:
+    """Suggest Adam with 8-bit state: without an edit, because it needs a library and changes the training."""
+    state_bytes = sum(
+        row.bytes for row in fit.by_kind if row.kind == "optimizer state" and row.state in EIGHT_BIT_STATES
+    )
+    saved_bytes = int(state_bytes * (1 - EIGHT_BIT_SHARE))
+    if saved_bytes < LEAST_SAVED * fit.step_peak_bytes:
+        return None
+    return FitAdvice(
+        "Use Adam with 8-bit state, as `torchao.optim.AdamW8bit`",
+        "8-bit optimizer",
+        fit.step_peak_bytes - saved_bytes,
+        saved_bytes,
+        cost="another library",
+        compared="computed from the bytes of the state; small parameters stay in float32",
+    )
 
 
 def optimizer_kernels(site: Site) -> Iterator[Proposal | None]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from aotlens.fit.advice.accumulation import micro_batches
 from aotlens.fit.advice.checkpoints import checkpoints
+from aotlens.fit.advice.chunked_loss import chunked_losses
 from aotlens.fit.advice.contexts import autocast, offload
 from aotlens.fit.advice.gradients import deletions, gradients_to_none, moved_zero_grad
 from aotlens.fit.advice.graph_budgets import graph_budgets
@@ -23,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     moved_zero_grad,
     optimizer_kernels,
     graph_budgets,
+    chunked_losses,
     checkpoints,
     deletions,
     offload,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from aotlens.fit.advice.comparison import Judgement, judged
 from aotlens.fit.advice.jobs import TrainingOutcome
+from aotlens.fit.advice.optimizers import eight_bit_optimizer
 from aotlens.fit.advice.proposals import Proposal
 from aotlens.fit.advice.rules import Script
 from aotlens.fit.advice.trials import Trials
@@ -170,7 +171,8 @@ def advise(
         _judge_singles(search)
     passed = [tested for tested in search.singles if search.is_accepted(tested)]
     rows = sorted(passed, key=lambda tested: (-search.saved(tested), search.cost(tested)))
-    advice = tuple(_advice(search, tested) for tested in rows)
+    suggestion = eight_bit_optimizer(base) if goal.is_whole else None
+    advice = (*(_advice(search, tested) for tested in rows), *([suggestion] if suggestion else []))
     return Advised(advice, plan, changed, tuple(search.rejected.items()))
 
 
