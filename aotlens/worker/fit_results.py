@@ -6,7 +6,7 @@ front end that shows it runs nothing.
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aotlens._version import __version__
@@ -60,11 +60,15 @@ class FitResults:
             return None
 
     def add(self, run: FitRun, report: Report) -> None:
-        """Store a result, unless a file has changed since the run started."""
+        """Store a result, unless a file has changed since the run started.
+
+        It lacks the single allocations: tens of thousands for a large model, which no front end shows.
+        """
         if report.fit is None or not run.files or any(changed_since(file, run.started) for file in run.files):
             return
         read = {file: file_digest(file) for file in run.files}
-        entry = {"read": read, "gpu": run.gpu, "report": encode(with_files(report, os.path.abspath))}
+        shown = replace(report, fit=replace(report.fit, allocations=()))
+        entry = {"read": read, "gpu": run.gpu, "report": _renamed(encode(shown), os.path.abspath)}
         self.store.put(KIND, _key(run.path, run.argv), entry)
 
 

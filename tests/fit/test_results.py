@@ -1,13 +1,16 @@
 """The last result of each script on disk: returned while its files are unchanged."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from aotlens.disk_cache import FOLDER_VARIABLE
-from aotlens.worker.fit_results import FitResults, FitRun, open_fit_results
-from tests.fit.sample import sample_fit_report
+from aotlens.model.fit import FitAllocation, FitLine
+from aotlens.model.source import Span
+from aotlens.worker.fit_results import FitResults, FitRun, open_fit_results, with_files
+from tests.fit.sample import sample_fit, sample_fit_report
 
 
 @pytest.fixture
@@ -33,6 +36,29 @@ def test_a_result_is_returned_until_a_file_changes(tmp_path: Path, results: FitR
     assert results.find(str(path)) is None
     path.write_text("import model, sys\n")
     assert results.find(str(path), ("--small",)) is None
+
+
+def test_allocations_are_not_stored_and_paths_are_absolute(
+    tmp_path: Path, results: FitResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = script(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    spans = (Span("train.py", 1, 0, 1, 6), Span("/elsewhere/model.py", 1, 0, 1, 6))
+    fit = replace(
+        sample_fit(),
+        by_line=tuple(FitLine(span, 1) for span in spans),
+        allocations=(FitAllocation(1, "parameter", "setup", -1, None),),
+    )
+    results.add(FitRun("train.py", (), None, (str(path),), 2000.0), sample_fit_report(fit))
+    stored = results.find(str(path))
+    assert stored is not None
+    assert stored[0].fit is not None
+    files = [row.span.file for row in stored[0].fit.by_line if row.span is not None]
+    assert files == [str(path), "/elsewhere/model.py"]
+    assert stored[0].fit.allocations == ()
+    relative = with_files(stored[0], os.path.basename).fit
+    assert relative is not None
+    assert relative.by_line[0].span == spans[0]
 
 
 def test_the_last_result_replaces_the_one_before(tmp_path: Path, results: FitResults) -> None:
