@@ -62,6 +62,7 @@ from tui.picking import GpuAnswer, GpuScreen
 from tui.preferences import Preferences, Remembered, checked
 from tui.selecting import Selecting
 from tui.tracing import NONE, Questions, Tracing
+from tui.widgets.palette import Palette, needs_palette
 from tui.widgets.plain import PlainText, is_plain
 from tui.widgets.split import Split, layouts
 from tui.widgets.theme import DARK, LIGHT
@@ -133,7 +134,8 @@ class AotlensApp(App[int]):
         self.set_keymap(self.settings.keys)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        return (*super().get_line_filters(), *self._plain)
+        colours = (Palette(),) if needs_palette(color_system(self)) else ()
+        return (*super().get_line_filters(), *colours, *self._plain)
 
     def get_default_screen(self) -> Screen[object]:
         return self.workbench
@@ -383,6 +385,11 @@ class AotlensApp(App[int]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's commands: tabs, targets, the theme, and what every key does."""
         yield from commands(self, screen)
+
+
+def color_system(app: App[int]) -> str | None:
+    """Return Rich's name for the colours of the terminal: `truecolor`, `256`, …"""
+    return app.console.color_system
 
 
 def is_served() -> bool:
