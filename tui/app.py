@@ -17,7 +17,6 @@ from typing import ClassVar
 import textual
 from rich.console import Group
 from rich.text import Text
-from rich.traceback import Traceback
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.command import Provider
@@ -340,6 +339,8 @@ class AotlensApp(App[int]):
 
     def _fatal_error(self) -> None:
         """Textual's hook for an exception that nobody caught; its own prints every local."""
+        from rich.traceback import Traceback  # with Pygments it takes a tenth of the time to the first screen
+
         message = (
             "aotlens tui failed; this is a bug of aotlens, not of the script: please report the lines above"
         )

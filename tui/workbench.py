@@ -353,13 +353,9 @@ class Workbench(Screen[object]):
         self._arrange()
         self.query_one(Split).move_by(steps)
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._arrange)  # the classes of the new size are set by then
-
     def _arrange(self) -> None:
         if self.is_whole:
-            alone = self.has_class("-only-left") or self.has_class("-only-right")
-            self.query_one(Split).lay_out(stacked=self.has_class("-narrow"), alone=alone)
+            self.query_one(Split).lay_out()
 
     def action_keys(self) -> None:
         """All keys that act where the cursor is."""

@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
+from textual.events import Resize
+from textual.geometry import Size
 from textual.pilot import Pilot
 
 from tests.report.sample import sample_report
 from tests.tui.driving import NARROW, WIDE, drive, settle
 from tui.app import AotlensApp
 from tui.preferences import Preferences, Remembered, read_remembered, write_remembered
-from tui.widgets.split import MOST
+from tui.widgets.split import MOST, Split
 
 
 def left(app: AotlensApp) -> tuple[int, int]:
@@ -78,6 +80,17 @@ def test_the_next_session_has_the_same_split(tmp_path: Path) -> None:
         assert (left(app)[0], app.theme) == (36, "nord")
 
     drive(scenario, app, size=WIDE)
+
+
+def test_two_resizes_at_once_come_to_rest() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        for size in (Size(*NARROW), Size(*WIDE), Size(*NARROW), Size(*WIDE)):
+            app.post_message(Resize(size, size))
+        await settle(pilot)
+        assert app.workbench.has_class("-wide")
+        assert not app.workbench.query_one(Split).stacked
+
+    drive(scenario, size=WIDE)
 
 
 def test_damaged_and_unwritable_files_do_no_harm(tmp_path: Path) -> None:

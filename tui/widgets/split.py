@@ -22,7 +22,7 @@ Layout = Literal["beside", "stacked"]
 
 
 class Split(Container):
-    """The first child beside the second one, or above it while it has the class `-stacked`."""
+    """The first child beside the second one, or above it on a narrow screen."""
 
     class Moved(Message):
         """The user moved the border."""
@@ -39,24 +39,32 @@ class Split(Container):
         """Percent that the user gave to the first pane; a layout without an entry has its default."""
         self.stacked = False
         self._dragging = False
+        self._applied: tuple[bool, int | None] = (False, None)
+        """The layout and the share that the styles have."""
 
     @property
     def layout_name(self) -> Layout:
         return "stacked" if self.stacked else "beside"
 
-    def lay_out(self, *, stacked: bool, alone: bool) -> None:
-        """Apply the user's share for this layout; `alone` if only one of the panes is visible."""
+    def on_resize(self) -> None:
+        # Not in the screen's handler: what it posts keeps two resizes apart, which then alternate forever.
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Apply the user's share for this layout, unless only one of the panes is visible."""
+        screen = self.screen
+        stacked = screen.has_class("-narrow")
+        alone = screen.has_class("-only-left") or screen.has_class("-only-right")
         self.stacked = stacked
-        first = self.children[0]
-        first.styles.clear_rule("width")
-        first.styles.clear_rule("height")
-        share = self.shares.get(self.layout_name)
-        if share is None or alone:
+        share = None if alone else self.shares.get(self.layout_name)
+        if (stacked, share) == self._applied:  # each change lays out the screen again
             return
-        if stacked:
-            first.styles.height = Scalar.parse(f"{share}%")
-        else:
-            first.styles.width = Scalar.parse(f"{share}%")
+        self._applied = (stacked, share)
+        first = self.children[0]
+        for rule in ("width", "height"):
+            first.styles.clear_rule(rule)
+        if share is not None:
+            setattr(first.styles, "height" if stacked else "width", Scalar.parse(f"{share}%"))
 
     def move_to(self, percent: int) -> None:
         """Give the first pane so many percent."""
@@ -64,7 +72,7 @@ class Split(Container):
         if self.shares.get(self.layout_name) == share:
             return
         self.shares[self.layout_name] = share
-        self.lay_out(stacked=self.stacked, alone=False)
+        self.lay_out()
         self.post_message(self.Moved(self.layout_name, share))
 
     def move_by(self, steps: int) -> None:
