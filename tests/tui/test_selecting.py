@@ -3,11 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 
 from aotlens.model import Report, Target
 from aotlens.model.failure import Failure
-from aotlens.model.report import Totals, WhatIf
+from aotlens.model.report import Edit, Fix, Span, Totals, WhatIf
 from tests.report.sample import chosen_partition, sample_report, training_target
 from tests.tui.driving import FakeTracing, drive, lines, select, settle, table
 from tests.tui.test_tradeoffs import layered_target
@@ -134,3 +135,48 @@ def test_a_file_of_the_users_stays(tmp_path: Path) -> None:
         ] == f"{own} exists, and aotlens did not write it"
 
     drive(scenario, AotlensApp(str(tmp_path / "model.py"), tracing=tracing))
+
+
+def offer_a_checkpoint(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    """Make every selection one of which a whole call is recomputed, on the first line of a file."""
+    file.write_text("y = up(x)\n")
+    edit = Edit(Span(str(file), 1, 4, 1, 9), "checkpoint(up, x, use_reentrant=False)")
+    monkeypatch.setattr("tui.selecting.checkpoint_fix", lambda *_: Fix("Recompute `up`", (edit,)))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_checkpoints_are_offered_once_an_edited_copy_was_traced(
+    fails: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tracing, target = FakeTracing(), replace(training_target(), partition=chosen_partition())
+    file = tmp_path / "model.py"
+    offer_a_checkpoint(monkeypatch, file)
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await open_saved(app, pilot, tracing, report_of(target))
+        await select(app, pilot, "saved-table", "saved:gelu")
+        await pilot.press("m")
+        tracing.post(SelectionWeighed(1, (answered(target, LARGE),), None))
+        await settle(pilot)
+        await pilot.press("p")
+        edited = "y = checkpoint(up, x, use_reentrant=False)\n"
+        assert tracing.tried == [(2, ((str(file.resolve()), edited),))]
+        assert not isinstance(app.screen, ConfirmScreen)
+        partition = replace(chosen_partition(), saved_bytes=8192)
+        failure = Failure("user", "checkpoint is not defined") if fails else None
+        targets = () if fails else (replace(target, partition=partition),)
+        tracing.post(EditsTried(2, targets, failure))
+        await settle(pilot)
+        assert isinstance(app.screen, ConfirmScreen)
+        titles = [title for title, _ in app.screen.choices]
+        assert titles[0] == "Policy file model_policy.py"
+        if fails:
+            assert [note.message for note in app._notifications][-1] == "checkpoint is not defined"
+            assert not any("Recompute" in title for title in titles)
+            return
+        assert titles[-1] == "Recompute `up`: saves 8.0 KiB, −8.0 KiB"
+        assert [line.text for line in app.screen.choices[-1][1]][-2:] == ["-y = up(x)", f"+{edited.rstrip()}"]
+        await pilot.press("left", "y")
+        assert file.read_text() == edited
+
+    drive(scenario, AotlensApp(str(file), tracing=tracing, roots=(str(tmp_path),)))
