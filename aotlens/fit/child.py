@@ -23,6 +23,7 @@ from aotlens.fit.fake_values import reading_without_values
 from aotlens.fit.graph_lines import GraphLines
 from aotlens.fit.job import FitJob
 from aotlens.fit.observer import Observer, observing_memory
+from aotlens.fit.other_phases import observing_saves
 from aotlens.fit.rank_process import acting_as_rank, observing_gathered_parameters
 from aotlens.fit.rank_report import distribution_of
 from aotlens.fit.step import fit_of
@@ -82,6 +83,7 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
             if communication is not None:
                 stack.enter_context(observing_gathered_parameters(observer.parameter_gathered))
             observers.append(stack.enter_context(observing_memory(observer)))
+            stack.enter_context(observing_saves(observer.other_phases, is_fake=not job.is_real))
             collector.stopped = _run(job, observers[0], watch)
 
     end = run_to_end(script, job.path)
@@ -155,6 +157,8 @@ def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Itera
             "fake tensors have no values: where the script reads one, it gets 0.0, 1 or False, at"
             f" {', '.join(lines[:MOST_LINES]) or 'a line of a library'}{more}"
         )
+    if observer.other_phases.skipped_saves:
+        yield "`torch.save` writes no file, because fake tensors have no values"
     yield "working memory of kernels is counted by rules for torch's CPU kernels; that of a GPU's is not"
     if job.gpu is not None and not any(life.device == "cuda" for life in observer.lives):
         yield f"the script moves nothing to a GPU: its CPU tensors are counted as if they were on {job.gpu}"

@@ -26,6 +26,7 @@ from aotlens.build.kernel_memory import RULES, working_bytes
 from aotlens.capture.provenance.frames import user_frames
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.fit.collectives import Communication, OperatorCall
+from aotlens.fit.other_phases import OtherPhases
 from aotlens.fit.placeholders import READS_A_VALUE, Placeholders
 from aotlens.fit.storage_sizes import actual_bytes
 from aotlens.fit.work import WorkCounter
@@ -109,6 +110,7 @@ class Observer(TorchDispatchMode):
         self.optimizer_starts: list[int] = []
         """The moment at which each call of an optimizer's `step` begins."""
         self.placeholders = Placeholders()
+        self.other_phases = OtherPhases()
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._phase: FitPhase = "setup"
         self._in_step = False
@@ -136,6 +138,7 @@ class Observer(TorchDispatchMode):
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if _is_counted(leaf)]
         is_data = torch.is_grad_enabled() and not any(tensor.requires_grad for tensor in tensors)
         self._read(tensors, is_data, frames)
+        self._note_phase(func, tensors)
         try:
             result = self._run(func, args, kwargs or {})
         except DATA_DEPENDENT_ERRORS:
@@ -239,6 +242,15 @@ class Observer(TorchDispatchMode):
             if life is not None and self._phase in ("setup", "forward") and not is_data:
                 life.is_read_by_model = True
 
+    def _note_phase(self, func: Any, tensors: list[torch.Tensor]) -> None:
+        lives = [self._alive.get(tensor.untyped_storage()._cdata) for tensor in tensors]
+        self.other_phases.operator_runs(
+            func,
+            [life for life in lives if life is not None],
+            is_recorded=torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors),
+            is_backward=self._in_step or self._phase == "backward",
+        )
+
     def _enter(self, frames: Frames) -> Frames:
         """Return the frames of the operator that is about to run, and update the phase."""
         node = current_autograd_node()
@@ -277,6 +289,7 @@ class Observer(TorchDispatchMode):
         life.created_at, life.freed_at = self._tick(), None
         self._alive[storage._cdata] = life
         self.lives.append(life)
+        self.other_phases.storage_allocated(life)
         weakref.finalize(storage, self._free, storage._cdata, life).atexit = False
 
     def _record_working_memory(self, node: Node, frames: Frames) -> None:
@@ -288,6 +301,7 @@ class Observer(TorchDispatchMode):
             )
             life.freed_at = self._tick()
             self.lives.append(life)
+            self.other_phases.storage_allocated(life)
 
     def _free(self, key: int, life: StorageLife) -> None:
         if life.freed_at is None:

@@ -19,6 +19,7 @@ MOST_BOUNDARIES = 4
 
 def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...] = ()) -> Fit:
     """Report the last complete step or, without an optimizer's step, the whole run."""
+    observer.other_phases.settle()
     ends, period = observer.boundaries, period_of(observer)
     length = period or 1
     first, last = moments_of_step(observer, length)
@@ -49,10 +50,18 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
         calls_per_step=length,
         is_periodic=period is not None,
         setup_peak_bytes=_peak_before(observer, first, device),
+        run_phases=_other_phases_of_run(observer, device),
         assumptions=assumptions,
         step_flops=work.flops,
         step_operators=work.operators,
     )
+
+
+def _other_phases_of_run(observer: Observer, device: str) -> tuple[PhasePeak, ...]:
+    """Return the peaks of evaluation and of saving checkpoints, anywhere in the run."""
+    lives = [life for life in observer.lives if life.device == device]
+    curve = _curve(tuple(_allocation(observer, life, 0, observer.moments) for life in lives))
+    return tuple(peak for peak in _phases(curve) if peak.phase in ("evaluation", "checkpoint saving"))
 
 
 def moments_of_step(observer: Observer, length: int) -> tuple[int, int]:

@@ -328,6 +328,8 @@ class Fit:
     plan: FitPlan | None = None
     """None without a target."""
     phases: tuple[PhasePeak, ...] = ()
+    run_phases: tuple[PhasePeak, ...] = ()
+    """The peaks of evaluation and of saving checkpoints anywhere in the run, by moments of the run."""
     allocations: tuple[FitAllocation, ...] = ()
     """Every allocation that is alive at some moment of the step, in order of allocation."""
     device: str = "cpu"

@@ -128,6 +128,8 @@ def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
     yield ""
     yield phase_words(fit)
     yield f"  {curve_text(fit.curve)}"
+    if fit.run_phases:
+        yield run_phase_words(fit)
     if fit.distribution is not None:
         yield ""
         yield from distribution_lines(fit.distribution, is_full=is_full)
@@ -150,6 +152,13 @@ def phase_words(fit: Fit) -> str:
     """`Over the step: forward 21.5 MiB, backward 22.7 MiB, optimizer 7.0 MiB`."""
     peaks = ", ".join(f"{row.phase} {human_bytes(row.peak_bytes)}" for row in fit.phases)
     return f"Over the step: {peaks}"
+
+
+def run_phase_words(fit: Fit) -> str:
+    """`Anywhere in the run: evaluation 3.1 MiB, checkpoint saving 2.0 MiB; backward needs the most`."""
+    peaks = ", ".join(f"{row.phase} {human_bytes(row.peak_bytes)}" for row in fit.run_phases)
+    highest = max((*fit.phases, *fit.run_phases), key=lambda row: row.peak_bytes)
+    return f"Anywhere in the run: {peaks}; {highest.phase} needs the most"
 
 
 def gpu_lines(gpu: GpuFit) -> Iterator[str]:
