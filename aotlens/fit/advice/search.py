@@ -112,6 +112,16 @@ class Search:
                 self.rejected[tested.chosen[0].title] = judgement.text
         return self._judgements[tested.chosen]
 
+    def usable(self) -> list[Tested]:
+        """Return the singles that are not rejected, and of whose series no weaker one is."""
+        rejected = [proposal for proposal in self.proposals if proposal.title in self.rejected]
+        series = {proposal.series for proposal in rejected if proposal.series}
+        return [
+            tested
+            for tested in self.singles
+            if tested.chosen[0] not in rejected and tested.chosen[0].series not in series
+        ]
+
     def is_judged(self, tested: Tested) -> bool:
         return tested.chosen in self._judgements
 
@@ -169,7 +179,7 @@ def advise(
         _test_singles(search, None)
     if goal.is_whole:
         _judge_singles(search)
-    passed = [tested for tested in search.singles if search.is_accepted(tested)]
+    passed = [tested for tested in search.usable() if search.is_accepted(tested)]
     rows = sorted(passed, key=lambda tested: (-search.saved(tested), search.cost(tested)))
     suggestion = eight_bit_optimizer(base) if goal.is_whole else None
     advice = (*(_advice(search, tested) for tested in rows), *([suggestion] if suggestion else []))
@@ -178,9 +188,8 @@ def advise(
 
 def _judge_singles(search: Search) -> None:
     """Compare every proposal that lowers the peak; after a rejection another series may take its place."""
-    while pending := [tested for tested in search.singles if not search.is_judged(tested)]:
-        for tested in pending:
-            search.judgement(tested)
+    while pending := [tested for tested in search.usable() if not search.is_judged(tested)]:
+        search.judgement(pending[0])
         _test_singles(search, None)
 
 
@@ -203,11 +212,10 @@ def _is_useless(search: Search, proposal: Proposal, target: Target | None) -> bo
     series = [each for each in earlier if proposal.series and each.series == proposal.series]
     if any(each not in passed or each.title in search.rejected for each in series):
         return True
-    others = [each for each in passed if each.group == proposal.group and each.series != proposal.series]
-    if proposal.series and any(each.title not in search.rejected for each in others):
+    usable = [tested.chosen[0] for tested in search.usable() if tested.chosen[0].group == proposal.group]
+    if proposal.series and any(each.series != proposal.series for each in usable):
         return True
-    reaching = [tested for tested in search.singles if target is not None and target.is_reached(tested.fit)]
-    reaching = [tested for tested in reaching if tested.chosen[0].title not in search.rejected]
+    reaching = [tested for tested in search.usable() if target is not None and target.is_reached(tested.fit)]
     return any(tested.chosen[0].group == proposal.group or not proposal.is_exact for tested in reaching)
 
 
@@ -253,7 +261,7 @@ def _plan(search: Search, target: Target) -> tuple[FitPlan, dict[str, str]]:
     """Return the cheapest combination that reaches the target and keeps the training, or the lowest one."""
     while True:
         _test_singles(search, target)
-        singles = [tested for tested in search.singles if tested.chosen[0].title not in search.rejected]
+        singles = search.usable()
         combined = _combined(search, singles, target)
         if combined is None:
             return FitPlan(target.size_bytes, target.bytes_of(search.base)), {}

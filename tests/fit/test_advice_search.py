@@ -1,0 +1,94 @@
+"""The search for edits, with invented runs in place of real ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from aotlens.fit.advice.jobs import NamesOutcome, TrainingOutcome
+from aotlens.fit.advice.search import Advised, Goal, Target, advise
+from aotlens.fit.advice.trials import Trials
+from aotlens.model.fit import Fit, FitMoment, FitPoint
+from tests.fit.test_advice_rules import NAMES, TEXT
+
+SAVED = {"checkpoint(block": 20, "fused=True": 10, "memory_budget": 15, "x.chunk(2)": 25, "x.chunk(4)": 35}
+"""What each edit saves of 100 bytes, by its text."""
+FLOPS = {"checkpoint(block": 30, "memory_budget": 10}
+
+
+def fit_of(text: str) -> Fit:
+    saved = sum(saved for part, saved in SAVED.items() if part in text)
+    flops = 100 + sum(flops for part, flops in FLOPS.items() if part in text)
+    point = FitPoint(0, 100 - saved, "backward")
+    return Fit(
+        100 - saved,
+        FitMoment("backward"),
+        curve=(point,),
+        step=3,
+        is_periodic=True,
+        step_flops=flops,
+        step_operators=20 if "_part" in text else 10,
+    )
+
+
+@dataclass(slots=True)
+class InventedTrials:
+    """Runs that are computed from the text; edits with `different` in them change the training."""
+
+    different: str = "no text"
+    trained: list[str] = field(default_factory=list)
+
+    def names(self) -> NamesOutcome:
+        return NAMES
+
+    def fit(self, texts: Mapping[str, str]) -> Fit:
+        return fit_of(texts["train.py"])
+
+    def train(
+        self, calls: int, texts: Mapping[str, str] | None = None, is_reference: bool = False
+    ) -> TrainingOutcome:
+        text = (texts or {}).get("train.py", "")
+        self.trained.append(text)
+        return TrainingOutcome("", calls, 2, 0.5 if self.different in text else 0.0)
+
+
+def advised(target_bytes: int | None, different: str = "no text", *, is_whole: bool = False) -> Advised:
+    trials = InventedTrials(different)
+    target = None if target_bytes is None else Target(target_bytes)
+    texts = {"train.py": TEXT}
+    return advise(cast("Trials", trials), texts, fit_of(TEXT), Goal(target, is_whole), lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("target_bytes", "kinds"),
+    [(90, ["fused"]), (75, ["2 micro"]), (65, ["4 micro"]), (55, ["fused", "4 micro"])],
+)
+def test_a_plan_is_the_cheapest_that_reaches_the_target(target_bytes: int, kinds: list[str]) -> None:
+    plan = advised(target_bytes).plan
+    assert plan is not None
+    assert plan.peak_bytes == target_bytes
+    assert [kind in title for kind, title in zip(kinds, plan.titles, strict=True)] == [True] * len(kinds)
+
+
+def test_an_edit_that_changes_the_training_is_no_part_of_a_plan() -> None:
+    result = advised(60, different="_part")
+    assert result.plan is not None
+    assert result.plan.is_reached
+    assert "chunk" not in result.texts["train.py"]
+    assert any("micro batches" in title for title, _ in result.rejected)
+
+
+def test_a_target_out_of_reach_gets_the_lowest_combination() -> None:
+    result = advised(1)
+    assert result.plan is not None
+    assert not result.plan.is_reached
+    assert result.plan.peak_bytes == 100 - 20 - 10 - 15 - 35
+
+
+def test_advice_is_compared_and_sorted_by_what_it_saves() -> None:
+    result = advised(None, is_whole=True)
+    saved = [row.saved_bytes for row in result.advice if row.is_tested]
+    assert saved == sorted(saved, reverse=True)
+    assert {row.outcome for row in result.advice if row.is_tested} == {"equal"}
+    assert result.plan is None
