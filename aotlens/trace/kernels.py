@@ -3,18 +3,23 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from aotlens.model.partition import LiveKind, Phase
 from aotlens.model.report import Kernel, LiveValue, Memory, Partition, SavedValue, Span
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graphs.records import Graph, Line
 from aotlens.trace.output_code import Call, OutputCode, code_id, parse_code
-from aotlens.trace.source.lines import Locate, first_spans, whole_line
+from aotlens.trace.source.columns import widest_from
+from aotlens.trace.source.lines import Locate, first_spans
 from aotlens.trace.traffic import buffers_of, traffic_of
 
 __all__ = ["Codes", "codes_of", "kernels_of", "memory_of"]
 
-_FRAME = re.compile(r'File "([^"]{1,4096})", line (\d{1,9}), in (\S+)')
+_FRAME = re.compile(
+    r'File "([^"]{1,4096})", line (\d{1,9}), in (\S+)(?:\n    (\S[^\n]{0,4000}))?(?:\n    ( *)([~^]+))?'
+)
+"""One frame: its line's text, then the carets below the expression that runs."""
 _STACKS = "inductor_provenance_tracking_kernel_stack_traces"
 
 Codes = Mapping[Phase, OutputCode]
@@ -38,15 +43,16 @@ def codes_of(graphs: GraphSet, partition: Partition | None) -> dict[Phase, Outpu
 
 def kernels_of(graphs: GraphSet, codes: Codes, locate: Locate) -> tuple[Kernel, ...]:
     """Return a row for each call, the forward's first."""
-    stacks = _stacks(graphs)
+    records = _stack_records(graphs)
     rows: list[Kernel] = []
     for phase, code in codes.items():
+        stacks = _stacks_of(code, records)
         graph = graphs.backward if phase == "backward" else graphs.first
         buffers = buffers_of(graph, code, graphs.facts.hints)
         for number, call in enumerate(code.calls):
             traffic = traffic_of(call, buffers, graphs.facts.hints)
-            own = stacks.get(f"{call.name}:{number}") or stacks.get(call.name) or ()
-            spans = tuple(dict.fromkeys(own)) or _spans(call, graphs, phase, locate)
+            own = _stack_spans(stacks.get(call.handle or call.name), locate)
+            spans = own or _spans(call, graphs, phase, locate)
             rows.append(
                 Kernel(
                     call.name,
@@ -79,23 +85,46 @@ def _device(call: Call, graph: Graph | None) -> str:
     return "cpu" if call.name.startswith("cpp") else "gpu" if call.name.startswith("triton") else "library"
 
 
-def _stacks(graphs: GraphSet) -> dict[str, tuple[Span, ...]]:
-    """Return, by kernel, the innermost user lines from provenance tracking; empty without it."""
-    spans: dict[str, tuple[Span, ...]] = {}
+def _stack_records(graphs: GraphSet) -> list[dict[str, object]]:
+    """Return the stacks of provenance tracking, one record for each generated module; none without it."""
+    records = []
     for record in graphs.facts.records(_STACKS):
         try:
             value = json.loads(graphs.facts.process.text(record) or "{}")
         except (ValueError, RecursionError):
             continue
-        for name, stacks in value.items() if isinstance(value, dict) else ():
-            lines = [_innermost(stack) for stack in stacks if isinstance(stack, str)]
-            spans[name] = tuple(whole_line(line) for line in lines if line is not None)
-    return spans
+        if isinstance(value, dict):
+            records.append(value)
+    return records
 
 
-def _innermost(stack: str) -> Line | None:
+def _stacks_of(code: OutputCode, records: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    """Return the record with most calls of this module: each module numbers its calls anew."""
+    names = {call.handle or call.name for call in code.calls}
+    return max(records, key=lambda record: len(names & record.keys()), default={})
+
+
+def _stack_spans(stacks: object, locate: Locate) -> tuple[Span, ...]:
+    """Return the innermost expression of each stack."""
+    texts = [stack for stack in stacks if isinstance(stack, str)] if isinstance(stacks, list) else []
+    return tuple(dict.fromkeys(span for text in texts for span in _innermost(text, locate)))
+
+
+def _innermost(stack: str, locate: Locate) -> Iterator[Span]:
+    """Yield the expression at which the stack's carets begin, or the whole line without them.
+
+    torch logs no end of an expression: its carets run to the end of the line.
+    """
     frames = _FRAME.findall(stack)
-    return Line(frames[-1][0], int(frames[-1][1]), frames[-1][2], "") if frames else None
+    if not frames:
+        return
+    file, number, function, code, before, carets = frames[-1]
+    code = code.rstrip()
+    span = locate(Line(file, int(number), function, code), None)
+    columns = widest_from(code, len(before)) if carets and code.isascii() else None
+    if columns is not None and span.end_col - span.col == len(code):
+        span = replace(span, col=span.col + columns.start, end_col=span.col + columns.end)
+    yield span
 
 
 def _spans(call: Call, graphs: GraphSet, phase: Phase, locate: Locate) -> tuple[Span, ...]:

@@ -19,6 +19,7 @@ _CALL = re.compile(
 )
 _DEFINED = re.compile(r"^(\w+) = async_compile\.(\w+)\(")
 _NODES = re.compile(r"# Topologically Sorted Source Nodes: \[(.*?)\](?:, Original ATen: \[(.*?)\])?")
+_HANDLE = re.compile(r"# \[Provenance debug handles\] (\S{1,2000}:\d{1,9})")
 _ALLOCATED = re.compile(r"^\s+(\w+) = empty_strided_(\w+)\(\((.*?)\), \((.*?)\), torch\.(\w+)\)")
 _REUSED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\()?(\w+)[,;].*?del (\w+)\b")
 _DELETED = re.compile(r"^\s+del ((?:\w+(?:, )?)+)\s*$")
@@ -45,6 +46,8 @@ class Call:
     """Of the launch of a Triton kernel: names of buffers, and numbers; empty for other calls."""
     text: str = ""
     """The statement that makes the call."""
+    handle: str = ""
+    """The name of the call in provenance tracking, `extern_kernels.mm:2`; empty without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +187,15 @@ def _calls(
     lines: list[str], start: int, sources: dict[str, str], play: _Play, hints: Hints
 ) -> Iterator[Call]:
     nodes, operators, count = (), (), 0  # type: tuple[str, ...], tuple[str, ...], int
+    handle = ""
     for number in range(start, len(lines)):
         line = lines[number]
         if line.strip().startswith("return "):
             return
         if match := _NODES.search(line):
             nodes, operators = _listed(match[1]), _listed(match[2] or "")
+        elif match := _HANDLE.search(line):
+            handle = match[1]
         elif match := _CALL.match(line):
             name = match[2]
             is_generated = name in sources or name.startswith(("triton_", "cpp_fused", "multi_kernel_"))
@@ -199,8 +205,8 @@ def _calls(
             source = sources.get(name, line.strip()[:2000])
             arguments = _arguments(line, hints) if match[3] else ()
             text = line.strip()[:MAX_LAUNCH]
-            yield Call(name, is_generated, nodes, operators, number + 1, source, arguments, text)
-            nodes, operators = (), ()
+            yield Call(name, is_generated, nodes, operators, number + 1, source, arguments, text, handle)
+            nodes, operators, handle = (), (), ""
         else:
             _play_line(line, play, hints)
 

@@ -17,7 +17,7 @@ from aotlens.trace.output_code import Call, OutputCode
 
 __all__ = ["Traffic", "buffers_of", "traffic_of"]
 
-_PARAMETERS = re.compile(r"(?:def \w+|void kernel)\(([^)]{1,20000})\)")
+_PARAMETERS = re.compile(r"(?:def \w+|void\s+kernel)\(([^)]{1,20000})\)")
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u"}
 

@@ -6,8 +6,11 @@ import pytest
 
 from aotlens.model.codec import dumps, loads
 from aotlens.model.report import Report, Target
+from aotlens.model.spans import text_of
 from aotlens.trace.build import build_report
 from aotlens.trace.logs.reader import open_trace
+from aotlens.trace.source.source_lines import Sources
+from aotlens.trace.source.workspace import Workspace
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -96,6 +99,18 @@ def test_kernels_stand_at_lines(inductor: Report) -> None:
     lines = {row.name: [span.line for span in row.spans] for row in kernels if row.phase == "forward"}
     assert lines["cpp_fused_gelu_1"] == [21]
     assert {row.phase for row in kernels} == {"forward", "backward"}
+
+
+def test_each_call_of_a_library_stands_at_its_own_expression() -> None:
+    """Provenance numbers the calls of each module from 1, and the files are another machine's."""
+    sources = Sources(Workspace(LOGS.parent / "programs"))
+    (target,) = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", sources).targets
+    up, down, head = "self.up(self.norm(x))", "self.down(y)", "self.head(x)"
+    calls = [row for row in target.kernels if row.name in ("extern_kernels.addmm", "extern_kernels.mm")]
+    texts = [[text_of(span) for span in row.spans] for row in calls if row.phase == "forward"]
+    assert texts == [[up], [down], [up], [down], [head]]
+    backward = [text_of(span) for row in calls if row.phase == "backward" for span in row.spans]
+    assert (backward[0], backward.count(up), backward.count(down)) == (head, 4, 4)
 
 
 def test_breaks_and_recompilations_have_lines_and_values(report: Report) -> None:

@@ -53,7 +53,7 @@ def test_kernels_stand_at_the_lines_of_the_log(report: Report) -> None:
     rows = [(row.name, row.target, [span.line for span in row.spans]) for row in kernels_of(report)]
     assert rows[0] == ("triton_per_fused_native_layer_norm_0", "cuda", [21])
     assert rows[1] == ("extern_kernels.mm", "cuda", [21])
-    assert rows[9] == ("triton_poi_fused_add_addmm_native_dropout_3", "cuda", [22, 36])
+    assert rows[9] == ("triton_poi_fused_add_addmm_native_dropout_3", "cuda", [36, 22])
 
 
 def test_bytes_and_operations_follow_from_the_buffers_of_each_call(report: Report) -> None:

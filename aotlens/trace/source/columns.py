@@ -30,7 +30,7 @@ from aotlens.trace.source.operator_forms import (
     WRITTEN,
 )
 
-__all__ = ["Columns", "base_name", "columns_of", "forward_name"]
+__all__ = ["Columns", "base_name", "columns_of", "forward_name", "widest_from"]
 
 MAX_CODE = 2_000
 """Characters of a line that are parsed: a hostile log may hold any text."""
@@ -80,6 +80,17 @@ def columns_of(code: str, operator: str, layer: str = "", *, is_written: bool = 
     if name in GENERIC:
         return _only(expressions, code)
     return _only(list(dict.fromkeys((*itself, *whole, *opaque))), code)
+
+
+def widest_from(code: str, start: int) -> Columns | None:
+    """Return the widest expression of the line that begins at that byte; None if none does."""
+    width = len(code.encode())
+    ends = [
+        entry.columns
+        for entry in _expressions(code[:MAX_CODE])
+        if entry.columns.start == start and entry.columns.end <= width
+    ]
+    return max(ends, key=lambda columns: columns.end, default=None)
 
 
 def base_name(operator: str) -> str:
