@@ -50,6 +50,9 @@ PICTURES = (
     Picture("light", ("d", "4", "z"), row=("nodes", "softmax")),
     Picture("find", ("slash", "slash", *"gelub")),
     Picture("narrow", ("5",), size=(80, 24)),
+    Picture("hops", ("4", "m", "z"), size=(160, 40), row=("nodes", "permute_1")),
+    Picture("sorted", ("8", "o", "greater_than_sign", "less_than_sign", "less_than_sign"), gpu="h100"),
+    Picture("help", ("5", "question_mark")),
     Picture("compare", (), size=(150, 32), beside=("--policy", "default")),
     Picture("fit", ("F", "down"), of_step=True),
 )

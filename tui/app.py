@@ -140,6 +140,7 @@ class AotlensApp(App[int]):
         return self.workbench
 
     def on_workbench_ready(self, event: Workbench.Ready) -> None:
+        gc.enable()  # `aotlens tui` disables it until the screen is there
         self.set_interval(TICK_S, self._tick)
         for problem in self.settings.problems:
             self.notify(problem, title="Settings", severity="warning", timeout=10, markup=False)

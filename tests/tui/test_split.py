@@ -82,7 +82,7 @@ def test_the_next_session_has_the_same_split(tmp_path: Path) -> None:
     drive(scenario, app, size=WIDE)
 
 
-def test_two_resizes_at_once_come_to_rest() -> None:
+def test_after_a_burst_of_resizes_the_layout_is_that_of_the_last() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         for size in (Size(*NARROW), Size(*WIDE), Size(*NARROW), Size(*WIDE)):
             app.post_message(Resize(size, size))
