@@ -135,3 +135,40 @@ def test_words_of_ranks_that_differ() -> None:
     ]
     expected = "3 collectives in a step: 3.0 MiB, 2.5 ms at 300 GB/s, without overlap"
     assert collectives_summary(distribution) == expected
+
+
+TENSOR_PARALLEL = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+dist.init_process_group()
+mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("data", "tensor"))
+layers = nn.Sequential(nn.Linear(64, 256, bias=False), nn.ReLU(), nn.Linear(256, 64, bias=False))
+parallelize_module(layers, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+update = torch.optim.SGD(layers.parameters(), 0.1, momentum=0.9, foreach=False)
+for step in range(9):
+    layers(torch.ones(16, 64)).sum().backward()
+    update.step()
+    update.zero_grad()
+"""
+
+
+def test_tensor_parallel_in_a_mesh_of_two_dimensions(tmp_path: Path) -> None:
+    """Rank 5 shares its all-reduce of the output with the other ranks of its row."""
+    (tmp_path / "train.py").write_text(TENSOR_PARALLEL)
+    ended = aotlens("fit", "--ranks", "8", "--rank", "5", "--format", "json", "train.py", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    fit = loads(ended.out).fit
+    assert fit is not None
+    assert fit.distribution is not None
+    (rank,) = fit.distribution.ranks
+    held = {row.kind: row.bytes for row in rank.held}
+    assert held["parameter"] == held["gradient"] == held["optimizer state"] == 2 * 4 * 64 * 256 // 4
+    (reduction,) = fit.distribution.collectives
+    assert (reduction.op, reduction.phase, reduction.bytes) == ("all_reduce", "forward", 4 * 16 * 64)
+    assert (reduction.group_size, reduction.group) == (4, "ranks 4 to 7")
+    assert reduction.span is not None
+    assert reduction.span.line == 14
