@@ -6,15 +6,18 @@ Invariant: the sentences and rows here are those of every front end.
 from collections.abc import Iterator, Sequence
 
 from aotlens.model.fit import Distribution, FitCollective, RankFit, UnevenShard
+from aotlens.model.source import Span
 from aotlens.model.spans import location, text_of
 from aotlens.view.quantities import counted, human_bytes
 from aotlens.view.ranks import rank_names
 
 __all__ = [
+    "collective_lines",
     "collective_words",
     "collectives_summary",
     "difference_lines",
     "distribution_lines",
+    "rank_lines",
     "rank_words",
     "ranks_words",
 ]
@@ -119,27 +122,39 @@ def _shape(shape: Sequence[int]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
+def rank_lines(distribution: Distribution) -> Iterator[str]:
+    """Yield each observed rank, and how they differ."""
+    yield from (rank_words(row) for row in distribution.ranks)
+    yield from difference_lines(distribution)
+
+
 def distribution_lines(distribution: Distribution, *, is_full: bool = False) -> Iterator[str]:
     """Yield the ranks and the collectives as plain lines."""
     yield "Ranks"
-    yield from (f"  {rank_words(row)}" for row in distribution.ranks)
-    yield from (f"  {line}" for line in difference_lines(distribution))
+    yield from (f"  {line}" for line in rank_lines(distribution))
     yield ""
     yield collectives_summary(distribution)
-    yield from _collective_table(distribution.collectives, is_full)
+    most = None if is_full else MOST_COLLECTIVES
+    yield from (f"  {line}" for line, _ in collective_lines(distribution.collectives, most))
 
 
 def _size_text(row: FitCollective) -> str:
     return f"{row.calls} × {human_bytes(row.bytes)}"
 
 
-def _collective_table(collectives: Sequence[FitCollective], is_full: bool) -> Iterator[str]:
-    shown = collectives if is_full else collectives[:MOST_COLLECTIVES]
-    rows = [(_size_text(row), milliseconds_text(row.milliseconds), collective_words(row)) for row in shown]
+def collective_lines(
+    collectives: Sequence[FitCollective], most: int | None = MOST_COLLECTIVES
+) -> Iterator[tuple[str, Span | None]]:
+    """Yield the slowest collectives as aligned lines with their spans, then a line for the rest."""
+    shown = collectives if most is None else collectives[:most]
+    rows = [
+        (_size_text(row), milliseconds_text(row.milliseconds), collective_words(row), row.span)
+        for row in shown
+    ]
     if rest := collectives[len(shown) :]:
         more = milliseconds_text(sum(row.milliseconds for row in rest))
-        rows.append(("", more, f"{counted(len(rest), 'more row')} (--full)"))
-    width = max((len(size) for size, _, _ in rows), default=0)
-    time_width = max((len(time) for _, time, _ in rows), default=0)
-    for size, time, words in rows:
-        yield f"  {size:>{width}}  {time:>{time_width}}  {words}"
+        rows.append(("", more, f"{counted(len(rest), 'more row')} (--full)", None))
+    width = max((len(size) for size, *_ in rows), default=0)
+    time_width = max((len(time) for _, time, *_ in rows), default=0)
+    for size, time, words, span in rows:
+        yield f"{size:>{width}}  {time:>{time_width}}  {words}", span

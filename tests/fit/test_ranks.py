@@ -1,5 +1,6 @@
 """Distributed scripts, observed one rank at a time without other processes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from aotlens.fit.ring import ring_seconds
 from aotlens.model.codec import loads
 from aotlens.model.fit import Distribution, FitCollective, RankFit, UnevenShard
 from aotlens.view.fit_ranks import collectives_summary, difference_lines
+from aotlens.view.tabs.fit import fit_notes
 from tests.command import aotlens
+from tests.fit.sample import sample_fit
 
 SHARDED = """
 import torch
@@ -132,6 +135,16 @@ def test_words_of_ranks_that_differ() -> None:
     assert list(difference_lines(distribution)) == [
         "rank 0 needs the most: 2.0 KiB more at its peak than rank 7",
         "  `head.weight`, [10, 4] in all, is not split evenly: [2, 4] on rank 0, [0, 4] on rank 7",
+    ]
+    fit = replace(sample_fit(), distribution=distribution)
+    texts = ["".join(part.text for part in line.parts) for line in fit_notes(fit)]
+    assert [text.strip() for text in texts[:-2]] == [
+        "Ranks",
+        "rank 0: 4.0 KiB at the peak",
+        "rank 7: 2.0 KiB at the peak",
+        *(line.strip() for line in difference_lines(distribution)),
+        collectives_summary(distribution),
+        "3 × 1.0 MiB  2.5 ms  all_reduce, backward, 8 ranks  no line of yours",
     ]
     expected = "3 collectives in a step: 3.0 MiB, 2.5 ms at 300 GB/s, without overlap"
     assert collectives_summary(distribution) == expected

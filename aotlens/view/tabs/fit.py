@@ -5,12 +5,12 @@ Invariant: every line about an expression leads to it, and the rows of each tabl
 
 from collections.abc import Iterator, Sequence
 
-from aotlens.model.fit import Fit, FitLine, FitPoint, KindBytes
+from aotlens.model.fit import Distribution, Fit, FitLine, FitPoint, KindBytes
 from aotlens.model.source import Span
 from aotlens.model.spans import line_of, texts
 from aotlens.view.fit import gpu_lines, kind_rows, line_rows, peak_words, phase_words, ran_words
 from aotlens.view.fit_advice import ADVICE, advice_rows, plan_lines
-from aotlens.view.fit_ranks import distribution_lines, ranks_words
+from aotlens.view.fit_ranks import collective_lines, collectives_summary, rank_lines, ranks_words
 from aotlens.view.names import without_default
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import human_bytes, percent
@@ -76,11 +76,20 @@ def fit_summary(fit: Fit, incomplete: str | None = None) -> Iterator[Line]:
     yield Line((Part(phase_words(fit)),), wrap=True)
 
 
+def _distribution(distribution: Distribution) -> Iterator[Line]:
+    """Yield the ranks and collectives of a distributed script; each collective leads to its line."""
+    yield Line((Part("Ranks", "heading"),))
+    yield from (Line((Part(f"  {text}"),), wrap=True) for text in rank_lines(distribution))
+    yield Line((Part(collectives_summary(distribution), "heading"),), wrap=True)
+    for text, span in collective_lines(distribution.collectives, None):
+        yield Line((Part(f"  {text}"),), _link(span))
+
+
 def fit_notes(fit: Fit) -> Iterator[Line]:
     """Yield tested advice, which leads to its edits, the ranks, and the assumptions of the prediction."""
     yield from _advice(fit)
     if fit.distribution is not None:
-        yield from (Line((Part(text),), wrap=True) for text in distribution_lines(fit.distribution))
+        yield from _distribution(fit.distribution)
     if fit.assumptions:
         yield Line((Part("Assumptions", "heading"),))
     yield from (Line((Part(f"  - {text}", "dim"),), wrap=True) for text in fit.assumptions)
