@@ -128,8 +128,8 @@ def _set_text(names: Iterable[str]) -> str:
 def selective_saves(partition: Partition, answer: WhatIf) -> tuple[str, ...]:
     """Return the nodes that a what-if saves and that the graph computes."""
     computed = [value.node for value in partition.saved if value.bytes and value.op]
-    kept = [node for node in computed if node not in answer.no_longer_saved]
-    return tuple(dict.fromkeys((*kept, *answer.newly_saved)))
+    still_saved = [node for node in computed if node not in answer.no_longer_saved]
+    return tuple(dict.fromkeys((*still_saved, *answer.newly_saved)))
 
 
 def selective_checkpoint_text(target: Target, saved: Collection[str]) -> str | None:
