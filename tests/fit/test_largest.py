@@ -158,7 +158,6 @@ def test_not_even_one_fits(job: FitJob) -> None:
 
 TRAINING = """
 import torch
-BATCH = 4 << 0
 layer = torch.nn.Linear(1024, 1024)
 update = torch.optim.SGD(layer.parameters(), 0.1)
 def train(batch_size=64):
@@ -177,5 +176,6 @@ def test_the_command_prints_the_formula(tmp_path: Path) -> None:
     assert "Largest batch_size that fits T4: " in ended.out
     assert "MiB per sample at the peak, of which" in ended.out
     assert "runs at this size and the next confirm it" in ended.out
+    assert ended.err.count("aotlens: running the script with batch_size = ") == 5
     without_gpu = aotlens("fit", "--largest", "batch_size", "train.py", cwd=tmp_path)
     assert (without_gpu.code, "--largest needs a GPU" in without_gpu.err) == (2, True)

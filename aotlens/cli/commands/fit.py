@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.largest is not None:
         from aotlens.fit.largest.search import fit_largest
 
-        observed = fit_largest(job, arguments.largest, lambda sized: observe_script(sized, FIT_CHILD))
+        observed = fit_largest(job, arguments.largest, lambda sized: observe_script(sized, FIT_CHILD), say)
     else:
         observed = observe_script(job, FIT_CHILD)
     if observed.message:

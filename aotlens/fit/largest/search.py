@@ -22,28 +22,38 @@ MOST_ROUNDS = 3
 Observe = Callable[[FitJob], Observation]
 
 
-def fit_largest(job: FitJob, name: str, observe: Observe) -> Observation:
+def fit_largest(
+    job: FitJob, name: str, observe: Observe, say: Callable[[str], None] = lambda text: None
+) -> Observation:
     """Return the run at the script's own size, with the largest size that fits `job.gpu`.
+
+    `say` gets a line before each run.
 
     Raises:
         UserError: there is no such size, the script fails with another one, or memory does not depend on it.
     """
     assert job.gpu is not None
     size = find_size(job, name)
+    say(_running(size, size.value))
     first = observe(job)
     if first.report is None or first.report.fit is None or first.failure is not None:
         return first
-    search = _Search(job, size, observe)
+    search = _Search(job, size, observe, say)
     search.runs[size.value] = first.report.fit
     fit = replace(first.report.fit, batch=search.result())
     return replace(first, report=replace(first.report, fit=fit))
 
 
+def _running(size: VariedSize, value: int) -> str:
+    return f"aotlens: running the script with {size.name} = {value}"
+
+
 class _Search:
     """The runs of one script at several sizes."""
 
-    def __init__(self, job: FitJob, size: VariedSize, observe: Observe) -> None:
+    def __init__(self, job: FitJob, size: VariedSize, observe: Observe, say: Callable[[str], None]) -> None:
         assert job.gpu is not None
+        self._say = say
         self._job, self._size, self._gpu, self._observe = job, size, job.gpu, observe
         self.runs: dict[int, Fit] = {}
 
@@ -74,6 +84,7 @@ class _Search:
 
     def _run(self, value: int) -> Fit:
         if value not in self.runs:
+            self._say(_running(self._size, value))
             observed = self._observe(self._size.job_with(self._job, value))
             report = observed.report
             if report is None or report.fit is None or observed.failure is not None:
