@@ -41,7 +41,8 @@ def other_target_lines(targets: Sequence[Target], page: Page) -> Iterator[Text]:
     if not targets:
         return
     few = page.most(len(targets), _FEW)
-    yield heading("Other graphs", f"{len(targets)}; SCRIPT::NAME shows one, --full shows all")
+    source = "LOG" if targets[0].frontend == "trace" else "SCRIPT"
+    yield heading("Other graphs", f"{len(targets)}; {source}::NAME shows one, --full shows all")
     diagnostics = [diagnostic for target in targets for diagnostic in target.diagnostics]
     lines = tuple(diagnostic_list(diagnostics, page))
     yield from (*lines, Text()) if lines else ()
