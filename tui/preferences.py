@@ -104,9 +104,9 @@ def checked(settings: Settings, themes: Iterable[str], groups: Sequence[KeyGroup
 def _clashes(keys: Mapping[str, str], group: KeyGroup) -> Iterator[str]:
     """Yield the bindings of a group that lose their key to another one of it."""
     for name in (name for name in keys if name in group):
-        taken = {key.strip() for key in keys[name].split(",")}
+        own_keys = {key.strip() for key in keys[name].split(",")}
         for other, own in group.items():
-            if other != name and other not in keys and not taken.isdisjoint(own):
+            if other != name and other not in keys and not own_keys.isdisjoint(own):
                 yield f"[keys] `{name}` takes the key of `{other}`"
 
 

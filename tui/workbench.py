@@ -74,7 +74,7 @@ class Workbench(Screen[object]):
         bind("targets", "t", "targets", ("", "Go to the list of targets.")),
         bind("retrace", "r", "retrace", ("Retrace", "Run the script and trace it again.")),
         bind("gpu", "ctrl+g", "gpu", ("", "Choose the GPU whose kernels are shown.")),
-        bind("verify", "v", "verify", ("Verify", "Trace again, and compare each target with eager.")),
+        bind("verify", "v", "verify", ("Verify", "Retrace, and compare each target with eager.")),
         bind("cancel", "escape", "escape", ("", "Clear the filter, or stop the running trace.")),
     ]
 

@@ -8,7 +8,7 @@ from aotlens.compare.line_pairs import Line
 from aotlens.compare.saved import SavedChange
 from aotlens.compare.weights import Weights
 from aotlens.model.spans import line_of, shown_path
-from aotlens.view.quantities import counted, human_bytes, human_us, signed, signed_bytes
+from aotlens.view.quantities import counted, human_bytes, human_us, signed, signed_bytes, signed_us
 from aotlens.view.saved import name_with_node
 
 __all__ = ["Total", "line_facts", "line_label", "line_weights", "node_text", "saved_text", "totals"]
@@ -49,11 +49,6 @@ def totals(change: TargetChange) -> Iterator[Total]:
         difference = signed_us(new.gpu_us - old.gpu_us)
         times = human_us(old.gpu_us), human_us(new.gpu_us)
         yield Total("time on the GPU", *times, difference, new.gpu_us > old.gpu_us)
-
-
-def signed_us(change_us: float) -> str:
-    """Return `+1.2 µs`."""
-    return f"{'+' if change_us > 0 else '−'}{human_us(abs(change_us))}"
 
 
 def line_facts(weights: Weights) -> Iterator[str]:

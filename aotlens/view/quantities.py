@@ -88,6 +88,11 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{share:.{digits}%}"
 
 
+def small_percent(share: float) -> str:
+    """Return a share of 1 with two significant digits: `0.0031%`."""
+    return f"{100 * share:.2g}%"
+
+
 def ratio(number: float) -> str:
     """Return a number that has no unit, to one digit: `170.6`."""
     return f"{number:.1f}"
@@ -111,6 +116,11 @@ def signed(amount: int, write: Callable[[int], str] = every_digit) -> str:
 def signed_bytes(size: int) -> str:
     """Return `+3.1 MiB` or `−512 B`."""
     return signed(size, human_bytes)
+
+
+def signed_us(change_us: float) -> str:
+    """Return `+1.2 µs`."""
+    return f"{'+' if change_us > 0 else '−'}{human_us(abs(change_us))}"
 
 
 def change_text(change: int, write: Callable[[int], str]) -> str:

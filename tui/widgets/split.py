@@ -13,6 +13,8 @@ from textual.css.scalar import Scalar
 from textual.message import Message
 from textual.widget import Widget
 
+from aotlens.view.quantities import percent
+
 LEAST, MOST = 15, 85
 """Percent of the room that the first pane has."""
 STEP = 4
@@ -64,11 +66,11 @@ class Split(Container):
         for rule in ("width", "height"):
             first.styles.clear_rule(rule)
         if share is not None:
-            setattr(first.styles, "height" if stacked else "width", Scalar.parse(f"{share}%"))
+            setattr(first.styles, "height" if stacked else "width", Scalar.parse(percent(share / 100)))
 
-    def move_to(self, percent: int) -> None:
+    def move_to(self, share: int) -> None:
         """Give the first pane so many percent."""
-        share = max(LEAST, min(MOST, percent))
+        share = max(LEAST, min(MOST, share))
         if self.shares.get(self.layout_name) == share:
             return
         self.shares[self.layout_name] = share

@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 from aotlens.fit.advice.jobs import TrainingOutcome
 from aotlens.model.fit import AdviceOutcome
-from aotlens.view.quantities import counted
+from aotlens.view.quantities import counted, small_percent
 
 __all__ = ["Judgement", "judged"]
 
@@ -73,7 +73,7 @@ def judged(
 def _distance_words(outcome: TrainingOutcome) -> str:
     if not math.isfinite(outcome.distance):
         return "they have other shapes, or are not finite"
-    return f"they are {100 * outcome.distance:.2g} % of the steps' own length apart"
+    return f"they are {small_percent(outcome.distance)} of the steps' own length apart"
 
 
 def _different(lines: Sequence[str], others: Sequence[str], is_exact: bool) -> list[int]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from aotlens.fit.advice.proposals import Proposal, Site, add_keywords, proposal
 from aotlens.fixes.source import Source
 from aotlens.model.source import Edit
+from aotlens.view.quantities import percent
 
 __all__ = ["graph_budgets"]
 
@@ -26,9 +27,7 @@ def graph_budgets(site: Site) -> Iterator[Proposal | None]:
         for fraction in FRACTIONS:
             edits = [edit for edit in _edits(source, fraction) if edit is not None]
             if edits:
-                title = (
-                    f"Let compiled graphs save at most {100 * fraction:.0f} % of what they save by default"
-                )
+                title = f"Let compiled graphs save at most {percent(fraction)} of what they save by default"
                 yield proposal("memory budget", f"memory budget {source.file}", title, *edits)
 
 

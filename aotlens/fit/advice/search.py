@@ -15,7 +15,7 @@ from aotlens.fit.advice.rules import Script
 from aotlens.fit.advice.trials import Trials
 from aotlens.fixes.search import line_edits
 from aotlens.model.fit import Fit, FitAdvice, FitPlan
-from aotlens.view.quantities import counted, human_bytes
+from aotlens.view.quantities import counted, human_bytes, percent
 
 __all__ = ["Advised", "Goal", "Target", "advise"]
 
@@ -311,15 +311,15 @@ def _advice(search: Search, tested: Tested) -> FitAdvice:
 
 
 def _cost_words(base: Fit, fit: Fit) -> str:
-    """Return `12 % more FLOPs, 30 % more operators`; empty if it costs neither."""
+    """Return `12% more FLOPs, 30% more operators`; empty if it costs neither."""
     parts = []
     for name, before, after in (
         ("FLOPs", base.step_flops, fit.step_flops),
         ("operators", base.step_operators, fit.step_operators),
     ):
-        share = 100 * (after - before) / max(before, 1)
-        if abs(share) >= 0.5:
-            parts.append(f"{abs(share):.0f} % {'more' if share > 0 else 'fewer'} {name}")
+        share = (after - before) / max(before, 1)
+        if abs(share) >= 0.005:
+            parts.append(f"{percent(abs(share))} {'more' if share > 0 else 'fewer'} {name}")
     return ", ".join(parts)
 
 

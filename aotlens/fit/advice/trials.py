@@ -17,6 +17,7 @@ from aotlens.fit.advice.jobs import JOB, OUTCOME, NamesJob, NamesOutcome, Traini
 from aotlens.fit.job import FitJob
 from aotlens.model.codec import decode, decode_record, encode_record
 from aotlens.model.fit import Fit
+from aotlens.view.quantities import limit_text
 
 __all__ = ["Trials", "trials"]
 
@@ -67,7 +68,9 @@ class Trials:
         folder = self._run("training", job)
         data = _read(folder, OUTCOME)
         if data is None:
-            return TrainingOutcome(f"it ends without a result, or takes longer than {self.limit_s:.0f} s")
+            return TrainingOutcome(
+                f"it ends without a result, or takes longer than {limit_text(self.limit_s)}"
+            )
         printed = Path(folder, PRINTED).read_text(encoding="utf-8", errors="replace")
         return replace(decode_record(TrainingOutcome, data), printed=tuple(printed.splitlines()))
 

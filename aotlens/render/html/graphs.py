@@ -43,7 +43,7 @@ def _graph(stage: Stage, target: Target, encoder: Encoder) -> dict[str, object]:
         "kind": "graph",
         "boxes": boxes,
         "fates": _fates(stage, target),
-        "output": next((at for at, node in enumerate(stage.nodes) if node.op == "output"), -1),
+        "output": next((index for index, node in enumerate(stage.nodes) if node.op == "output"), -1),
         "shown": shown,
         "table": table,
     }

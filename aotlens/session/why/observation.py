@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aotlens.model.codec import decode, decode_record, encode, encode_record
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
+from aotlens.view.quantities import limit_text
 
 if TYPE_CHECKING:  # it imports torch, which only the child has loaded
     from aotlens.session.run import ScriptEnd
@@ -77,7 +78,9 @@ def observe_script(job: Any, child: str = WHY_CHILD, time_limit_s: float | None 
 
 
 def _timeout(time_limit_s: float | None) -> Failure:
-    return Failure("timeout", f"the script did not end within {time_limit_s:g} s; see --time-limit")
+    return Failure(
+        "timeout", f"the script did not end within {limit_text(time_limit_s or 0.0)}; see --time-limit"
+    )
 
 
 def _exit_code(code: int) -> int:

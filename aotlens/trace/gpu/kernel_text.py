@@ -10,6 +10,7 @@ from aotlens.errors import UserError
 from aotlens.trace.gpu.bodies import check_function, constant_value, dotted, refused
 from aotlens.trace.gpu.launch_settings import read_decorator
 from aotlens.trace.gpu.subset import BUILTINS
+from aotlens.view.quantities import every_digit
 
 __all__ = ["KernelText", "kernel_text"]
 
@@ -65,7 +66,7 @@ def kernel_text(definition: str) -> KernelText:
 def _inner_text(definition: str) -> str:
     """Return the kernel's own module text."""
     if len(definition) >= MAX_TEXT:
-        raise UserError(f"the logged text has {MAX_TEXT:,} characters or more")
+        raise UserError(f"the logged text has {every_digit(MAX_TEXT)} characters or more")
     match ast.parse(definition).body:
         case [ast.Assign(value=ast.Call(func=func, args=[_, ast.Constant(value=str() as text), *_]))] if (
             dotted(func) == "async_compile.triton"

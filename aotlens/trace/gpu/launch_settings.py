@@ -85,12 +85,14 @@ def read_decorator(node: ast.expr, function: ast.FunctionDef) -> Decorator:
 def _inductor_meta(node: ast.expr | None) -> tuple[dict[str, object], bool]:
     """Return the settings, and whether their grid is one that Inductor computes from sizes."""
     entries = dict(_entries(node)) if node is not None else {}
-    kept = {key: _checked(_literal(value), value) for key, value in entries.items() if key in LAUNCH_SETTINGS}
+    allowed = {
+        key: _checked(_literal(value), value) for key, value in entries.items() if key in LAUNCH_SETTINGS
+    }
     grid = entries.get("grid_type")
     grid_type = grid.value if isinstance(grid, ast.Constant) else None
     if grid_type in GRID_TYPES:
-        return {**kept, "grid_type": grid_type}, True
-    return {**kept, **_FIXED_GRID}, grid_type == "FixedGrid"
+        return {**allowed, "grid_type": grid_type}, True
+    return {**allowed, **_FIXED_GRID}, grid_type == "FixedGrid"
 
 
 def _triton_meta(node: ast.expr | None, function: ast.FunctionDef, decorator: ast.expr) -> dict[str, object]:
