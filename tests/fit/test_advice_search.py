@@ -8,7 +8,8 @@ import pytest
 
 from aotlens.fit.advice.jobs import NamesOutcome, TrainingOutcome
 from aotlens.fit.advice.search import Advised, Goal, Target, advise
-from aotlens.fit.advice.trials import Trials
+from aotlens.fit.advice.trials import Trials, trials
+from aotlens.fit.job import FitJob
 from aotlens.model.fit import Fit, FitMoment, FitPoint
 from tests.fit.test_advice_rules import NAMES, TEXT
 
@@ -92,3 +93,11 @@ def test_advice_is_compared_and_sorted_by_what_it_saves() -> None:
     assert saved == sorted(saved, reverse=True)
     assert {row.outcome for row in result.advice if row.is_tested} == {"equal"}
     assert result.plan is None
+
+
+def test_a_server_that_is_killed_gives_no_result() -> None:
+    with trials(FitJob("none.py")) as killed:
+        killed.process.kill()
+        killed.process.wait()
+        assert killed.fit({"none.py": ""}) is None
+        assert killed.train(1).failure == "it ends without a result, or takes longer than 120 s"

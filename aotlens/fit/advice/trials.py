@@ -80,9 +80,11 @@ class Trials:
         Path(folder, JOB).write_text(json.dumps(encode_record(job)), encoding="utf-8")
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"kind": kind, "folder": folder, "limit_s": self.limit_s}) + "\n")
-        self.process.stdin.flush()
-        self.process.stdout.readline()
+        if self.process.poll() is None:  # the jobs of a server that was killed have no result
+            request = json.dumps({"kind": kind, "folder": folder, "limit_s": self.limit_s})
+            self.process.stdin.write(request + "\n")
+            self.process.stdin.flush()
+            self.process.stdout.readline()
         return folder
 
 
@@ -95,15 +97,6 @@ def _read(folder: str, name: str) -> Any:
 def trials(job: FitJob) -> Iterator[Trials]:
     """Start the server of the trials; it ends with the block."""
     with tempfile.TemporaryDirectory(prefix="aotlens-advice-") as folder:
-        process = subprocess.Popen(
-            [sys.executable, "-m", SERVER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
+        command = [sys.executable, "-m", SERVER]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             yield Trials(job, folder, process)
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait()
