@@ -18,7 +18,7 @@ from aotlens.model.failure import NOT_THE_FILES, Failure
 from aotlens.model.files import described, same_capture
 from aotlens.model.report import Target
 from aotlens.model.source import Outcome
-from aotlens.view.step_lines import step_words
+from aotlens.view.step_memory.lines import step_words
 from aotlens.view.verdicts import WORST_FIRST
 from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of

@@ -21,11 +21,11 @@ from aotlens.render.html.build import html_page
 from aotlens.render.markdown import difference_markdown
 from aotlens.render.text.difference import difference_lines
 from aotlens.render.text.report import Shown, report_text
-from aotlens.view.fit import fit_lines
 from aotlens.view.saved import alive_anyway, owning, recomputed_total, saved_total
+from aotlens.view.step_memory.step import fit_lines
 from aotlens.view.tabs import changes, diagnostics, fit, kernels, ledger, memory, saved, wrapper
 from aotlens.view.tabs.overview import overview
-from aotlens.view.tabs.rows import Line, Listing
+from aotlens.view.tabs.tables.rows import Line, Listing
 from lsp_server.index import build
 from lsp_server.settings import Settings
 from lsp_server.translate.expression import expression_text

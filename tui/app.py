@@ -28,8 +28,8 @@ from aotlens.model import Report, Target
 from aotlens.model.failure import Failure
 from aotlens.view.progress import phase_of
 from aotlens.view.tabs.changes import changes, headline
-from aotlens.view.tabs.rows import Line
 from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.tables.rows import Line
 from aotlens.view.tabs.trace_state import TraceState, log_text, progress_lines, state_parts, title_parts
 from tui.commands import commands, default_keys
 from tui.comparing import ComparisonScreen

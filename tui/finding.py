@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from textual.command import CommandPalette, Hit, Hits, Provider
 
-from aotlens.view.tabs.search import MOST, Names, names_of
+from aotlens.view.tabs.tables.search import MOST, Names, names_of
 from tui.panes.base import Subject
 
 PLACEHOLDER = "find nodes, values, arguments, kernels in all tabs"

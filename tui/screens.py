@@ -9,7 +9,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 
 from aotlens.view.tabs.keys import Pair, help_lines
-from aotlens.view.tabs.rows import Line
+from aotlens.view.tabs.tables.rows import Line
 from tui.keys import sentence_of
 from tui.widgets.lines import LineList
 

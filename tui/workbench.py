@@ -13,8 +13,8 @@ from textual.widgets import ContentSwitcher, Input
 
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report, Target
-from aotlens.view.tabs.rows import Jump, Line, Link, Part
 from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
 from aotlens.view.tabs.targets import TargetRow, row_of, target_listing, target_rows
 from tui.editing import confirm_fix, open_editor
 from tui.finding import finder

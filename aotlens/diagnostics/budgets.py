@@ -10,8 +10,8 @@ from aotlens.model.dynamo import DynamoFunction
 from aotlens.model.fit import Fit
 from aotlens.model.report import Diagnostic, Related, Span, Target
 from aotlens.model.spans import location
-from aotlens.view.fit import peak_words
 from aotlens.view.quantities import applied_steps, counted, exact_bytes, human_bytes, signature
+from aotlens.view.step_memory.step import peak_words
 from aotlens.view.why import recompiled_values, value_words
 
 _WHERE = (

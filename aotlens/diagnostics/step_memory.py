@@ -10,9 +10,9 @@ from aotlens.diagnostics.rule import Rule
 from aotlens.model.fit import Fit, FitKind
 from aotlens.model.report import Diagnostic, Related
 from aotlens.model.source import Cost
-from aotlens.view.fit import gpu_words, peak_words
 from aotlens.view.quantities import human_bytes, percent
-from aotlens.view.step_lines import line_totals
+from aotlens.view.step_memory.lines import line_totals
+from aotlens.view.step_memory.step import gpu_words, peak_words
 
 __all__ = ["RULES", "largest_lines", "step_findings"]
 

@@ -13,8 +13,8 @@ from aotlens.mcp.reports import StoredReport
 from aotlens.mcp.requests import InspectRequest
 from aotlens.model.dynamo import DynamoFunction
 from aotlens.model.report import Diagnostic, Fix, Memory, Partition, Report, Stage, Target, Wrapper
-from aotlens.view.fit import fit_lines
 from aotlens.view.quantities import applied_steps, every_digit
+from aotlens.view.step_memory.step import fit_lines
 
 __all__ = ["Rows", "fit_answer", "inspect_answer", "numbered_fixes", "why_answer"]
 

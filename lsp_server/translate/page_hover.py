@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from lsprotocol import types
 
 from aotlens.model.report import Target
-from aotlens.view.tabs.graph import StageIndex, fact_lines
+from aotlens.view.tabs.drawn_graph.graph import StageIndex, fact_lines
 from aotlens.view.tabs.kernels import kernel_details
-from aotlens.view.tabs.rows import Line
+from aotlens.view.tabs.tables.rows import Line
 from aotlens.view.tabs.wrapper import ordered_steps, step_at, step_details
 from lsp_server.client import Client
 from lsp_server.translate.pages import LANGUAGES, Page, node_at

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from lsprotocol import types
 
-from aotlens.view.step_lines import shown_totals, step_span, step_words
+from aotlens.view.step_memory.lines import shown_totals, step_span, step_words
 from lsp_server.settings import Settings
 from lsp_server.translate.diagnostics import uri_of
 from lsp_server.translate.lenses import FIT

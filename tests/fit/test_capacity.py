@@ -5,7 +5,7 @@ import pytest
 from aotlens.errors import UserError
 from aotlens.fit.capacity import CONTEXT_BYTES, RESERVE_BYTES, gpu_fit
 from aotlens.model.fit import FitAllocation
-from aotlens.view.fit import gpu_words
+from aotlens.view.step_memory.step import gpu_words
 
 GIB = 1 << 30
 

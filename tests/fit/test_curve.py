@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from aotlens.model.fit import Fit, FitMoment, FitPoint
 from aotlens.render.html.fit_svg import HEIGHT, WIDTH, curve_svg
-from aotlens.view.fit_curve import CurvePlot, curve_plot_of
+from aotlens.view.step_memory.curve import CurvePlot, curve_plot_of
 from aotlens.view.tabs.fit import fit_plot
 from tests.fit.sample import GIB, MIB, on_gpu, sample_fit
 

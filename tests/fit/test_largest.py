@@ -15,7 +15,7 @@ from aotlens.fit.largest.varied_size import find_size
 from aotlens.model.fit import BatchFit, Fit, FitAllocation, FitMoment, KindGrowth
 from aotlens.model.report import Report
 from aotlens.session.why.observation import Observation
-from aotlens.view.largest import formula, largest_lines
+from aotlens.view.step_memory.largest import formula, largest_lines
 from tests.command import aotlens
 
 MIB = 1 << 20

@@ -8,7 +8,7 @@ import pytest
 from aotlens.fit.ring import ring_seconds
 from aotlens.model.codec import loads
 from aotlens.model.fit import Distribution, FitCollective, RankFit, UnevenShard
-from aotlens.view.fit_ranks import collectives_summary, difference_lines
+from aotlens.view.step_memory.ranks import collectives_summary, difference_lines
 from aotlens.view.tabs.fit import fit_notes
 from tests.command import aotlens
 from tests.fit.sample import sample_fit

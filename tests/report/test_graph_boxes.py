@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from aotlens.model.report import Stage, StageNode
-from aotlens.view.tabs.graph_boxes import MOST_NODES, graph_boxes
+from aotlens.view.tabs.drawn_graph.boxes import MOST_NODES, graph_boxes
 from tests.report.sample import training_target
 from tests.report.sample_graph import node, output_node, placeholder
 

@@ -7,7 +7,6 @@ import pytest
 from aotlens.compare.side_by_side import SideRow, TargetPair, side_by_side
 from aotlens.compare.words import line_facts
 from aotlens.model.report import Report
-from aotlens.view.tabs.rows import Part
 from aotlens.view.tabs.side_by_side import (
     changed_rows,
     pair_summary,
@@ -16,6 +15,7 @@ from aotlens.view.tabs.side_by_side import (
     side_names,
     summary_lines,
 )
+from aotlens.view.tabs.tables.rows import Part
 from tests.report.dynamo_sample import sample_dynamo
 from tests.report.sample import gpu_sample, sample_report
 from tests.report.test_difference import SOURCE, Traces

@@ -4,7 +4,7 @@ import pytest
 from textual.command import CommandPalette
 from textual.pilot import Pilot
 
-from aotlens.view.tabs.search import names_of
+from aotlens.view.tabs.tables.search import names_of
 from tests.report.sample import sample_report
 from tests.tui.driving import drive, settle, table
 from tui.app import AotlensApp

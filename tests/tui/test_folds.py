@@ -5,7 +5,7 @@ from dataclasses import replace
 from textual.pilot import Pilot
 
 from aotlens.model import Partition, Report, Span, Stage, StageNode, Target, Tensor
-from aotlens.view.tabs.rows import Column, Jump, LazyRows, Link, Listing, grouped
+from aotlens.view.tabs.tables.rows import Column, Jump, LazyRows, Link, Listing, grouped
 from tests.tui.driving import drive, lines, rows, table
 from tui.app import AotlensApp
 from tui.panes.stages import StagesPane

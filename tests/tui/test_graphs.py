@@ -2,7 +2,7 @@
 
 from textual.pilot import Pilot
 
-from aotlens.view.tabs.drawing import Neighbour, draw
+from aotlens.view.tabs.drawn_graph.drawing import Neighbour, draw
 from tests.tui.driving import drive, lines, linked, lit, rows, select, settle, table
 from tui.app import AotlensApp
 from tui.panes.graphs import GraphsPane

@@ -5,10 +5,10 @@ from dataclasses import replace
 from textual.pilot import Pilot
 
 from aotlens.model import Report
-from aotlens.view.tabs.canvas import Net, Wire, in_lanes
-from aotlens.view.tabs.drawing import Neighbour, draw
-from aotlens.view.tabs.graph import StageIndex
-from aotlens.view.tabs.neighbours import Neighbourhood
+from aotlens.view.tabs.drawn_graph.canvas import Net, Wire, in_lanes
+from aotlens.view.tabs.drawn_graph.drawing import Neighbour, draw
+from aotlens.view.tabs.drawn_graph.graph import StageIndex
+from aotlens.view.tabs.drawn_graph.neighbours import Neighbourhood
 from tests.report.sample import sample_report
 from tests.tui.driving import drive, lit, select, table
 from tui.app import AotlensApp

@@ -59,7 +59,7 @@ def test_without_colour_the_link_and_the_cursor_still_show(monkeypatch: pytest.M
 
 
 def test_a_span_of_no_file_lights_nothing_and_does_no_harm() -> None:
-    from aotlens.view.tabs.rows import Link
+    from aotlens.view.tabs.tables.rows import Link
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         app.workbench.source.light(Link((Span("/nowhere/at_all.py", 3, 0, 3, 4),)))

@@ -2,8 +2,8 @@
 
 from textual.pilot import Pilot
 
-from aotlens.view.tabs.rows import Column, Part, size_part
-from aotlens.view.tabs.sorting import Sort, clicked_sort, next_sort, sorted_positions
+from aotlens.view.tabs.tables.rows import Column, Part, size_part
+from aotlens.view.tabs.tables.sorting import Sort, clicked_sort, next_sort, sorted_positions
 from tests.tui.driving import drive, rows, settle, table
 from tui.app import AotlensApp
 from tui.widgets.table import VirtualTable

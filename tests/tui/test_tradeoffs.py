@@ -6,8 +6,8 @@ from textual.pilot import Pilot
 
 from aotlens.model import FrontierPoint, Target
 from aotlens.model.failure import Failure
-from aotlens.view.tabs.rows import Line, Part
 from aotlens.view.tabs.saved import BAR_WIDTH, saved_listing
+from aotlens.view.tabs.tables.rows import Line, Part
 from aotlens.view.tabs.tradeoffs import frontier_plot, tradeoff_lines
 from tests.report.sample import chosen_partition, sample_report, training_target
 from tests.tui.driving import NARROW, FakeTracing, drive, lines, select, settle, table

@@ -10,8 +10,8 @@ from textual.message import Message
 from textual.widget import Widget
 
 from aotlens.model.report import Report, Target
-from aotlens.view.tabs.rows import Line, Link
 from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.tables.rows import Line, Link
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
 

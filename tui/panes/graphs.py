@@ -11,9 +11,15 @@ from textual.widget import Widget
 
 from aotlens.model.report import Stage
 from aotlens.view.lineage import Lineage
-from aotlens.view.tabs.graph import StageIndex, fact_lines, first_operator, node_listing, stage_title
-from aotlens.view.tabs.neighbours import Neighbourhood
-from aotlens.view.tabs.rows import Line
+from aotlens.view.tabs.drawn_graph.graph import (
+    StageIndex,
+    fact_lines,
+    first_operator,
+    node_listing,
+    stage_title,
+)
+from aotlens.view.tabs.drawn_graph.neighbours import Neighbourhood
+from aotlens.view.tabs.tables.rows import Line
 from tui.keys import LEFT, RIGHT, bind
 from tui.panes.base import Pane, Subject
 from tui.widgets.bars import ChoiceBar

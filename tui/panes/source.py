@@ -8,8 +8,8 @@ from aotlens.model.report import Report, Span, Target
 from aotlens.model.spans import file_key
 from aotlens.view.quantities import gutter_size
 from aotlens.view.tabs.marks import NO_MARK, SEVERITY_LETTERS, Mark, Marks, line_marks, mark_text
-from aotlens.view.tabs.rows import Link
 from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.tables.rows import Link
 from tui.widgets.code import CodeView
 
 SAVED_WIDTH, KERNELS_WIDTH = 4, 3

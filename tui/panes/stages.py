@@ -8,8 +8,7 @@ from textual.widget import Widget
 
 from aotlens.view.lineage import PARTITION, Lineage
 from aotlens.view.stage_rows import AlignedRow, Alignment, aligned
-from aotlens.view.tabs.graph import first_operator, node_listing
-from aotlens.view.tabs.rows import Line
+from aotlens.view.tabs.drawn_graph.graph import first_operator, node_listing
 from aotlens.view.tabs.source import from_text
 from aotlens.view.tabs.stages import (
     MARKS,
@@ -26,6 +25,7 @@ from aotlens.view.tabs.stages import (
     stage_choices,
     stage_names,
 )
+from aotlens.view.tabs.tables.rows import Line
 from tui.keys import LEFT, RIGHT, bind
 from tui.panes.base import Pane, Subject
 from tui.widgets.bars import ChoiceBar

@@ -18,7 +18,7 @@ from aotlens.view.tabs.fit import (
     fit_plot,
     fit_summary,
 )
-from aotlens.view.tabs.rows import Line, Part
+from aotlens.view.tabs.tables.rows import Line, Part
 from tui.fitting import Fitting, StepAnswer, StepFound
 from tui.keys import bind
 from tui.panes.base import Pane, Subject

@@ -8,7 +8,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from aotlens.view.tabs.rows import Part
+from aotlens.view.tabs.tables.rows import Part
 from tui.widgets.theme import look_style
 
 

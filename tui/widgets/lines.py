@@ -3,7 +3,7 @@
 from rich.text import Text
 from textual.strip import Strip
 
-from aotlens.view.tabs.rows import Jump, Line, Link
+from aotlens.view.tabs.tables.rows import Jump, Line, Link
 from tui.widgets.row_list import MARKER_WIDTH, RowList
 
 HANGING_INDENT = "     "

@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from aotlens.view.tabs.drawing import Drawing, Neighbour
+from aotlens.view.tabs.drawn_graph.drawing import Drawing, Neighbour
 from tui.keys import bind
 from tui.widgets.theme import look_style
 

@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from aotlens.view.tabs.rows import NO_LINK, Jump, Link, Part
+from aotlens.view.tabs.tables.rows import NO_LINK, Jump, Link, Part
 from tui.keys import bind
 from tui.widgets.theme import look_style
 

@@ -147,7 +147,7 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
 
 
 def _text(report: Report, is_full: bool) -> str:
-    from aotlens.view.fit import fit_lines
+    from aotlens.view.step_memory.step import fit_lines
 
     first = [] if report.incomplete is None else [f"Incomplete: {report.incomplete}"]
     rest = [] if report.fit is None else list(fit_lines(report.fit, is_full=is_full))

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from aotlens.model.report import Span
-from aotlens.view.tabs.rows import Cell, Line, Link, Listing, Part
 from aotlens.view.tabs.source import SourceStore, SourceText, from_text
 from aotlens.view.tabs.syntax import python
+from aotlens.view.tabs.tables.rows import Cell, Line, Link, Listing, Part
 
 __all__ = ["Encoder", "Json"]
 

@@ -6,7 +6,7 @@ Invariant: the drawing is plain SVG with the page's own classes, so it needs no 
 from collections.abc import Iterator
 from html import escape
 
-from aotlens.view.fit_curve import CurvePlot
+from aotlens.view.step_memory.curve import CurvePlot
 
 __all__ = ["curve_svg"]
 

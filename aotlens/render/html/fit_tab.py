@@ -6,10 +6,10 @@ from aotlens.model.fit import Fit
 from aotlens.model.report import Report
 from aotlens.render.html.encode import Encoder, Json
 from aotlens.render.html.fit_svg import curve_svg
-from aotlens.view.fit import peak_words
-from aotlens.view.fit_curve import curve_plot_of
 from aotlens.view.quantities import human_bytes
-from aotlens.view.step_lines import line_totals
+from aotlens.view.step_memory.curve import curve_plot_of
+from aotlens.view.step_memory.lines import line_totals
+from aotlens.view.step_memory.step import peak_words
 from aotlens.view.tabs.fit import (
     STEP_MEMORY,
     fit_kind_listing,

@@ -6,9 +6,15 @@ from aotlens.model.report import Stage, Target
 from aotlens.render.html.encode import Encoder, Json
 from aotlens.view.lineage import PARTITION, Lineage
 from aotlens.view.stage_rows import aligned
-from aotlens.view.tabs.graph import StageIndex, all_stages, fact_lines, fates, node_listing, stage_title
-from aotlens.view.tabs.graph_boxes import Box, graph_boxes
-from aotlens.view.tabs.rows import Listing
+from aotlens.view.tabs.drawn_graph.boxes import Box, graph_boxes
+from aotlens.view.tabs.drawn_graph.graph import (
+    StageIndex,
+    all_stages,
+    fact_lines,
+    fates,
+    node_listing,
+    stage_title,
+)
 from aotlens.view.tabs.stages import (
     DiffRecord,
     Run,
@@ -19,6 +25,7 @@ from aotlens.view.tabs.stages import (
     stage_caption,
     stage_names,
 )
+from aotlens.view.tabs.tables.rows import Listing
 
 __all__ = ["graph_choice", "stage_choice"]
 

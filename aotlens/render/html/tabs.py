@@ -37,7 +37,6 @@ from aotlens.view.tabs.memory import (
 )
 from aotlens.view.tabs.overview import ACTIONS, BLOCKERS, COSTLY, FOUND, SAVED, STEPS, overview, titled
 from aotlens.view.tabs.ranks import RANKS, rank_lines
-from aotlens.view.tabs.rows import Line
 from aotlens.view.tabs.saved import (
     by_bytes,
     largest_recomputed,
@@ -47,6 +46,7 @@ from aotlens.view.tabs.saved import (
     saved_listing,
     totals,
 )
+from aotlens.view.tabs.tables.rows import Line
 from aotlens.view.tabs.tradeoffs import choice_lines
 from aotlens.view.tabs.wrapper import ordered_steps, step_listing
 

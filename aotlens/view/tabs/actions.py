@@ -7,7 +7,7 @@ from aotlens.model.spans import line_text
 from aotlens.view.actions import what_to_do
 from aotlens.view.tabs.diagnostics import diagnostic_key, severity_part
 from aotlens.view.tabs.marks import all_diagnostics
-from aotlens.view.tabs.rows import Jump, Line, Link, Part
+from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
 
 MOST_DIAGNOSTICS = 6
 

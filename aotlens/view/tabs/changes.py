@@ -10,7 +10,7 @@ from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, fold
 from aotlens.view.quantities import call_count, counted, signed, signed_bytes
 from aotlens.view.saved import layer_value_name
-from aotlens.view.tabs.rows import Line, Link, Part
+from aotlens.view.tabs.tables.rows import Line, Link, Part
 
 
 def changes(old: Target, new: Target) -> tuple[Line, ...]:

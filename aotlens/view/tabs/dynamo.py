@@ -18,7 +18,7 @@ from aotlens.view.forecast import (
     remedy_words,
 )
 from aotlens.view.quantities import counted, human_seconds, human_us
-from aotlens.view.tabs.rows import Line, Link, Part
+from aotlens.view.tabs.tables.rows import Line, Link, Part
 from aotlens.view.why import Problem, cache_words, dynamo_summary, miss_words, problems, process_words
 
 __all__ = ["DYNAMO", "all_dynamo_lines", "dynamo_lines", "dynamo_part", "why_lines"]

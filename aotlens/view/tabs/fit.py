@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from aotlens.model.fit import Distribution, Fit, FitLine, FitPoint, KindBytes
 from aotlens.model.source import Span
 from aotlens.model.spans import line_of, texts
-from aotlens.view.fit import gpu_lines, kind_rows, line_rows, peak_words, phase_words, ran_words
-from aotlens.view.fit_advice import ADVICE, advice_rows, plan_lines
-from aotlens.view.fit_ranks import collective_lines, collectives_summary, rank_lines, ranks_words
 from aotlens.view.names import without_default
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import human_bytes, percent
-from aotlens.view.tabs.rows import NO_LINK, Cells, Column, LazyRows, Line, Link, Listing, Part
+from aotlens.view.step_memory.advice import ADVICE, advice_rows, plan_lines
+from aotlens.view.step_memory.ranks import collective_lines, collectives_summary, rank_lines, ranks_words
+from aotlens.view.step_memory.step import gpu_lines, kind_rows, line_rows, peak_words, phase_words, ran_words
+from aotlens.view.tabs.tables.rows import NO_LINK, Cells, Column, LazyRows, Line, Link, Listing, Part
 
 __all__ = [
     "STEP_MEMORY",

@@ -9,7 +9,7 @@ from aotlens.view.cuda_graphs import EFFECTS, VERDICTS, what_blocks
 from aotlens.view.kernels import floor_text
 from aotlens.view.quantities import counted, human_bytes, human_us, percent
 from aotlens.view.tabs.kernels import line_key
-from aotlens.view.tabs.rows import Jump, Line, Link, Part
+from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
 
 MOST_LINES = 3
 MOST_BLOCKERS = 4

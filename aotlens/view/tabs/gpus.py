@@ -1,7 +1,7 @@
 """The rows of the list from which the user chooses a GPU."""
 
 from aotlens.view.gpus import GPU_CHOICES, GpuChoice
-from aotlens.view.tabs.rows import Cells, Column, LazyRows, Link, Listing, Part
+from aotlens.view.tabs.tables.rows import Cells, Column, LazyRows, Link, Listing, Part
 
 __all__ = ["gpu_listing", "gpu_row"]
 

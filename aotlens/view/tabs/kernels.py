@@ -20,7 +20,7 @@ from aotlens.view.kernels import (
 from aotlens.view.plots import bar
 from aotlens.view.progress import Phase
 from aotlens.view.quantities import counted, human_bytes, human_flops, human_us, percent, ratio
-from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part, size_part
+from aotlens.view.tabs.tables.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part, size_part
 
 BAR_WIDTH = 6
 PHASES = {"forward": "fw", "backward": "bw", "inference": ""}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from aotlens.view.tabs.rows import Line, Part
+from aotlens.view.tabs.tables.rows import Line, Part
 
 Pair = tuple[str, str]
 """A key, and what it does."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from aotlens.model.report import Input, Left, Output, Site, Target
 from aotlens.model.spans import line_of, line_text
 from aotlens.view.ledger import aliasing, handling, kind_name
-from aotlens.view.tabs.rows import (
+from aotlens.view.tabs.tables.rows import (
     Cells,
     Column,
     Group,

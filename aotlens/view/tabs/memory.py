@@ -8,8 +8,8 @@ from aotlens.view.fold import FUSED, alive_key, alive_label, lifetime
 from aotlens.view.names import node_in_phase
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import human_bytes, percent, signed_bytes
-from aotlens.view.tabs.graph import StageIndex
-from aotlens.view.tabs.rows import (
+from aotlens.view.tabs.drawn_graph.graph import StageIndex
+from aotlens.view.tabs.tables.rows import (
     Cells,
     Column,
     Group,

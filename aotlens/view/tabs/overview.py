@@ -20,8 +20,8 @@ from aotlens.view.tabs.dynamo import DYNAMO, dynamo_lines, dynamo_part
 from aotlens.view.tabs.gpu import blocker_lines, costly_lines, gpu_parts
 from aotlens.view.tabs.ledger import sites_link
 from aotlens.view.tabs.ranks import RANKS, rank_lines
-from aotlens.view.tabs.rows import VERDICT_ROLES, Jump, Line, Link, Part
 from aotlens.view.tabs.saved import by_bytes, same_layer, saved_link
+from aotlens.view.tabs.tables.rows import VERDICT_ROLES, Jump, Line, Link, Part
 from aotlens.view.tabs.tradeoffs import tradeoff_lines
 from aotlens.view.tabs.wrapper import ordered_steps
 from aotlens.view.why import dynamo_counts

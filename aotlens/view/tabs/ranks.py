@@ -11,7 +11,7 @@ from aotlens.model.report import Span
 from aotlens.model.spans import line_text
 from aotlens.view.quantities import counted, human_bytes, human_seconds
 from aotlens.view.ranks import difference_text, differing, mismatch_text, rank_names, ranks_summary
-from aotlens.view.tabs.rows import Line, Link, Part
+from aotlens.view.tabs.tables.rows import Line, Link, Part
 
 __all__ = ["RANKS", "rank_lines"]
 

@@ -19,7 +19,7 @@ from aotlens.view.saved import (
     saved_total,
     value_name,
 )
-from aotlens.view.tabs.rows import (
+from aotlens.view.tabs.tables.rows import (
     Cells,
     Column,
     Group,

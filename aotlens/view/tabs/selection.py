@@ -15,7 +15,7 @@ from aotlens.view.selection import (
     selective_checkpoint_text,
     selective_saves,
 )
-from aotlens.view.tabs.rows import Line, Part
+from aotlens.view.tabs.tables.rows import Line, Part
 
 __all__ = [
     "Offer",

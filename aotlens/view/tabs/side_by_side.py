@@ -9,7 +9,7 @@ from aotlens.compare.words import line_facts, line_weights, node_text, saved_tex
 from aotlens.model.report import Diagnostic
 from aotlens.model.spans import file_name, shown_path
 from aotlens.view.quantities import counted
-from aotlens.view.tabs.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
+from aotlens.view.tabs.tables.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
 
 __all__ = [
     "changed_rows",

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from aotlens.model.report import Span
 from aotlens.model.spans import file_key
-from aotlens.view.tabs.rows import Link, Rows
+from aotlens.view.tabs.tables.rows import Link, Rows
 
 
 def lines_of(span: Span) -> range:

@@ -11,9 +11,9 @@ from aotlens.view.names import bare_op, first_names
 from aotlens.view.quantities import call_count, counted, human_bytes
 from aotlens.view.reasons import reason_text
 from aotlens.view.stage_rows import AlignedRow, Alignment, summary
-from aotlens.view.tabs.graph import node_link, operation
-from aotlens.view.tabs.layers import kind_of, over_layers
-from aotlens.view.tabs.rows import (
+from aotlens.view.tabs.drawn_graph.graph import node_link, operation
+from aotlens.view.tabs.drawn_graph.layers import kind_of, over_layers
+from aotlens.view.tabs.tables.rows import (
     Cell,
     Cells,
     Column,

@@ -7,7 +7,7 @@ from aotlens.model.report import Report, Target
 from aotlens.model.spans import line_of
 from aotlens.view.quantities import multiplied, signature
 from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
-from aotlens.view.tabs.rows import Cells, Column, LazyRows, Link, Listing, Part, size_part
+from aotlens.view.tabs.tables.rows import Cells, Column, LazyRows, Link, Listing, Part, size_part
 
 TARGET_COLUMNS = (
     Column("target", widest=40, narrowest=12, grows=True),

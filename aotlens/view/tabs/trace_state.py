@@ -8,7 +8,7 @@ from aotlens.model.report import Report, Target
 from aotlens.model.spans import file_name
 from aotlens.view.progress import PHASES, STARTING, Phase
 from aotlens.view.quantities import COMPARED, counted, human_ms, human_seconds
-from aotlens.view.tabs.rows import VERDICT_ROLES, Line, Part
+from aotlens.view.tabs.tables.rows import VERDICT_ROLES, Line, Part
 from aotlens.view.verdicts import WORST_FIRST
 
 

@@ -10,7 +10,7 @@ from aotlens.view.frontier import chosen_point, own_choice_label
 from aotlens.view.plots import plot
 from aotlens.view.quantities import change_text, counted, human_bytes, human_flops
 from aotlens.view.reasons import budget_text, listed, named
-from aotlens.view.tabs.rows import Line, Part
+from aotlens.view.tabs.tables.rows import Line, Part
 
 PLOT_WIDTH, PLOT_HEIGHT = 40, 5
 CHOSEN = "▲"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from aotlens.model.report import Target, Wrapper, WrapperStep
 from aotlens.view.quantities import per_call
 from aotlens.view.tabs.ledger import line_numbers, site_lines, sites_link
-from aotlens.view.tabs.rows import Cells, Column, LazyRows, Line, Listing, Part, size_part
+from aotlens.view.tabs.tables.rows import Cells, Column, LazyRows, Line, Listing, Part, size_part
 
 STEP_COLUMNS = (
     Column("", widest=1, narrowest=1),

@@ -12,10 +12,10 @@ from aotlens.model.spans import line_text
 from aotlens.view.fold import fold
 from aotlens.view.names import bare_op
 from aotlens.view.quantities import human_bytes
-from aotlens.view.tabs.drawing import GAP, TALL, Drawing, Edge, Neighbour, draw, natural_width
-from aotlens.view.tabs.graph import StageIndex, fates, node_link
-from aotlens.view.tabs.layers import kind_of
-from aotlens.view.tabs.rows import Jump
+from aotlens.view.tabs.drawn_graph.drawing import GAP, TALL, Drawing, Edge, Neighbour, draw, natural_width
+from aotlens.view.tabs.drawn_graph.graph import StageIndex, fates, node_link
+from aotlens.view.tabs.drawn_graph.layers import kind_of
+from aotlens.view.tabs.tables.rows import Jump
 
 MOST = 8
 """Neighbours drawn on one side before the rest is counted."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from aotlens.model.fit import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes
 from aotlens.model.spans import location, text_of
-from aotlens.view.fit_advice import advice_lines
-from aotlens.view.fit_ranks import distribution_lines, ranks_words
-from aotlens.view.largest import largest_lines
 from aotlens.view.names import without_default
 from aotlens.view.quantities import counted, human_bytes
+from aotlens.view.step_memory.advice import advice_lines
+from aotlens.view.step_memory.largest import largest_lines
+from aotlens.view.step_memory.ranks import distribution_lines, ranks_words
 
 __all__ = [
     "FitRow",

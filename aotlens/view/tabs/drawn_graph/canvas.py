@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aotlens.view.tabs.rows import Part
+from aotlens.view.tabs.tables.rows import Part
 
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 CORNERS = {

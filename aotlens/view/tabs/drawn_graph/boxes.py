@@ -10,8 +10,8 @@ from aotlens.model.report import Stage, StageNode, Target
 from aotlens.model.spans import line_text
 from aotlens.view.fold import fold
 from aotlens.view.quantities import counted, human_bytes
-from aotlens.view.tabs.graph import fates
-from aotlens.view.tabs.layers import kind_of
+from aotlens.view.tabs.drawn_graph.graph import fates
+from aotlens.view.tabs.drawn_graph.layers import kind_of
 
 __all__ = ["MOST_NODES", "Box", "graph_boxes"]
 

@@ -11,7 +11,7 @@ from aotlens.model.report import Stage, Target
 from aotlens.view.ledger import kind_name
 from aotlens.view.saved import value_name
 from aotlens.view.tabs.kernels import kernel_key
-from aotlens.view.tabs.rows import Jump, in_order
+from aotlens.view.tabs.tables.rows import Jump, in_order
 
 MOST = 40
 """Matches shown; more letters narrow the search."""

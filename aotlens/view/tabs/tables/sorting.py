@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aotlens.view.tabs.rows import Cell, Cells, Column, part
+from aotlens.view.tabs.tables.rows import Cell, Cells, Column, part
 
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 _UNKNOWN = "unknown size"

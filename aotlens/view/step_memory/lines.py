@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from aotlens.model.fit import Fit, FitLine
 from aotlens.model.source import Span
-from aotlens.view.fit import gpu_words
 from aotlens.view.quantities import human_bytes
+from aotlens.view.step_memory.step import gpu_words
 
 __all__ = ["LineTotal", "line_totals", "shown_totals", "step_span", "step_words"]
 

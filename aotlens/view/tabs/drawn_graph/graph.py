@@ -9,8 +9,8 @@ from aotlens.model.spans import line_of, line_text
 from aotlens.view.names import without_default
 from aotlens.view.quantities import call_count, human_bytes
 from aotlens.view.reasons import reason_text
-from aotlens.view.tabs.layers import over_layers
-from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part, size_part
+from aotlens.view.tabs.drawn_graph.layers import over_layers
+from aotlens.view.tabs.tables.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part, size_part
 
 NODE_COLUMNS = (
     Column("node", widest=32, narrowest=14, grows=True),

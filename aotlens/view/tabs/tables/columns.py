@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 
 from aotlens.view.shorten import shortened
-from aotlens.view.tabs.rows import Cells, Column, Listing, part
+from aotlens.view.tabs.tables.rows import Cells, Column, Listing, part
 
 GAP = 2
 SAMPLE = 64

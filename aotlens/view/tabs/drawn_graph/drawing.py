@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotlens.view.shorten import shortened
-from aotlens.view.tabs.canvas import Canvas, Net, Wire, in_lanes
-from aotlens.view.tabs.rows import NO_LINK, Jump, Link, Part
+from aotlens.view.tabs.drawn_graph.canvas import Canvas, Net, Wire, in_lanes
+from aotlens.view.tabs.tables.rows import NO_LINK, Jump, Link, Part
 
 GAP = 4
 """Cells between two columns of boxes beside the lanes: the edge, the lines to and from a lane, the arrow."""

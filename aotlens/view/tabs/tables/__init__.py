@@ -1,0 +1,1 @@
+"""What all tables share: rows, the order and the widths of columns, search."""
