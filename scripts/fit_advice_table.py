@@ -9,7 +9,8 @@ another optimizer would help them.
 """
 
 import argparse
-import json
+import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -60,7 +61,8 @@ def main() -> int:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("scripts", nargs="*")
     arguments = parser.parse_args()
-    fit_table.SECONDS = SECONDS
+    os.environ.update(fit_table.ONE_THREAD)
+    fit_table.preload()
     rows = []
     with ThreadPoolExecutor(WORKERS) as workers:
         for row in workers.map(advised, arguments.scripts or default_scripts()):
@@ -105,10 +107,17 @@ def _static_share(fit: Fit) -> float:
 
 def _fit(words: Sequence[str]) -> tuple[Fit | None, str]:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        command = ["-m", "aotlens", "fit", "--format", "json", "-o", file.name, *words]
-        if problem := fit_table._run(command)[1]:
-            return None, problem
-        return loads(Path(file.name).read_text(encoding="utf-8")).fit, ""
+        command = [sys.executable, "-m", "aotlens", "fit", "--format", "json", "-o", file.name, *words]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return None, f"not done after {SECONDS} s"
+        text = Path(file.name).read_text(encoding="utf-8")
+        if not text:  # exit code 1 means that a target is not reached
+            return None, done.stderr.strip().rpartition("\n")[2]
+        return loads(text).fit, ""
 
 
 def _measured(script: str, words: Sequence[str], fit: Fit) -> tuple[int, str]:
@@ -118,13 +127,12 @@ def _measured(script: str, words: Sequence[str], fit: Fit) -> tuple[int, str]:
     edits = [edit for edit in fit.plan.edits if Path(edit.span.file).name == path.name]
     copy = path.with_name(COPY + path.name)
     copy.write_text(edited(path.read_text(encoding="utf-8"), edits), encoding="utf-8")
-    calls, length = fit.step * fit.calls_per_step, fit.calls_per_step
-    command = ["scripts/fit_table.py", "--measure", str(calls), str(length), "--", str(copy), *words]
+    calls = fit.step * fit.calls_per_step, fit.calls_per_step
     try:
-        output, problem = fit_table._run(command)
+        size_bytes, problem = fit_table.in_fork(lambda: fit_table.measured(str(copy), words, *calls))
     finally:
         copy.unlink()
-    return (0, problem) if problem else (int(json.loads(output.splitlines()[-1])), "")
+    return size_bytes or 0, problem
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -109,7 +109,7 @@ def _is_noise(path: tuple[str, ...], old: Any, new: Any) -> bool:
 
 
 def loaded_by_aotlens() -> list[str]:
-    """torch's modules that are loaded once aotlens is, asked of another process."""
+    """torch's modules that are loaded once aotlens is, in order, asked of another process."""
     command = [sys.executable, "-m", "tests.torch_state", LOADED]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
 
@@ -117,7 +117,8 @@ def loaded_by_aotlens() -> list[str]:
 def main(words: list[str]) -> None:
     if words == [LOADED]:
         import_all()
-        sys.stdout.write(" ".join(name for name, _ in torch_modules()))
+        loaded = dict(torch_modules())
+        sys.stdout.write(" ".join(name for name in sys.modules if name in loaded))
         return
     names = words[1:] if words[:1] == [LOADED_ARE] else loaded_by_aotlens()
     for name in names:
