@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotlens.dynamo.break_messages import EFFECTS, break_code, message_parts
 from aotlens.dynamo.user_names import user_name
@@ -21,6 +21,7 @@ from aotlens.model.dynamo import (
     Specialisation,
 )
 from aotlens.model.report import AFTER, BUILT_IN, Guard, Span
+from aotlens.model.source import Related
 from aotlens.model.spans import site_at
 from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.graphs.records import Line
@@ -31,6 +32,8 @@ __all__ = ["CompiledFunction", "compiled_function", "dynamo_of", "guards_of"]
 
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d{1,9})$")
 _FRAME = re.compile(r'^\s*File "(.+?)", line (\d{1,9}), in (\S+)\n\s+(.*)$', re.MULTILINE)
+LIBRARIES = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python")
+"""Parts of the paths of code that is not the user's."""
 _BROKEN = re.compile(r"Graph break in user code at (.+?):(\d{1,9})$", re.MULTILINE)
 _SITE = re.compile(r"#\s*(.*?)\s*#\s*(\S+):(\d{1,9}) in (\S+)")
 _MISMATCH = re.compile(
@@ -89,7 +92,17 @@ def dynamo_of(
         short = function.name.rpartition(".")[2]
         groups.setdefault((function.file, short), []).append((facts, function))
     functions = tuple(_function(entries, targets, locate) for entries in groups.values())
-    return Dynamo(functions, _compile_seconds(compilations))
+    return Dynamo(tuple(_with_each_break_once(functions)), _compile_seconds(compilations))
+
+
+def _with_each_break_once(functions: Sequence[DynamoFunction]) -> Iterator[DynamoFunction]:
+    """Leave out a break that another function has: several library functions stop below one line."""
+    known: set[object] = set()
+    for function in functions:
+        keys = [(entry.span, entry.reason, entry.related) for entry in function.breaks]
+        breaks = tuple(entry for entry, key in zip(function.breaks, keys, strict=True) if key not in known)
+        known.update(keys)
+        yield replace(function, breaks=breaks)
 
 
 def _function(
@@ -210,9 +223,11 @@ def _breaks(facts: CompilationFacts, owner: str, locate: Locate) -> Iterator[Bre
         broken = _BROKEN.search(text)
         if not frames and broken is None:
             continue
-        line = frames[-1] if frames else Line(broken[1], int(broken[2]), "", "") if broken else None
-        if line is None:
+        stopped = frames[-1] if frames else Line(broken[1], int(broken[2]), "", "") if broken else None
+        if stopped is None:
             continue
+        line = _user_line(facts, frames) or stopped
+        related = (Related(locate(stopped, None), f"Dynamo stops here, in `{stopped.function}`"),)
         root = _root_cause(body)
         what, explanation, hint = message_parts(root)
         effect: BreakEffect = next((kind for words, kind in EFFECTS if body.startswith(words)), "graph split")
@@ -224,9 +239,19 @@ def _breaks(facts: CompilationFacts, owner: str, locate: Locate) -> Iterator[Bre
             reason,
             hint,
             effect,
+            related if line is not stopped else (),
             splits=(owner,) if effect == "graph split" else (),
             compilations=(facts.compilation.id,),
         )
+
+
+def _user_line(facts: CompilationFacts, frames: list[Line]) -> Line | None:
+    """Return the innermost line outside of libraries: of the traced code, else of what called it."""
+    records = facts.every("dynamo_start")
+    callers = facts.process.frames(records[-1])[:-1] if records else ()
+    lines = [*(Line(frame.file, frame.line, frame.function, frame.code) for frame in callers), *frames]
+    own = (line for line in reversed(lines) if not any(part in line.file for part in LIBRARIES))
+    return next(own, None)
 
 
 def _root_cause(body: str) -> str:
