@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from aotlens.errors import UserError
+from aotlens.model.spans import is_library_path
 from aotlens.trace.logs.safe_text import safe_text
 from aotlens.view.quantities import human_bytes
 
@@ -27,7 +28,6 @@ recorded` for a block from before the recording, or without stacks.
 """
 
 _ACTIVE = ("active_allocated", "active_awaiting_free", "active_pending_free")
-_LIBRARY = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python")
 _GENERATED = ("torchinductor", "<eval_with_key>", "fx_generated_")
 
 
@@ -209,7 +209,8 @@ def _frames(record: Any) -> list[tuple[str, int, str]]:
 def _users(frames: list[tuple[str, int, str]]) -> tuple[str, int, str]:
     """Return the innermost frame outside of installed packages and generated code."""
     for file, line, function in frames:
-        if not any(part in file for part in (*_LIBRARY, *_GENERATED)) and not file.startswith("<"):
+        is_generated = file.startswith("<") or any(part in file for part in _GENERATED)
+        if not is_generated and not is_library_path(file):
             return file, line, function
     return "", 0, ""
 

@@ -73,6 +73,7 @@ def end_column(span: Span) -> int:
 
 
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
+_LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python")
 _MOST_PARTS = 3
 """`timm/models/vit.py` is shown whole; of a longer path the package and the file's name."""
 
@@ -86,6 +87,11 @@ def file_key(file: str) -> str:
 def is_users_own(file: str) -> bool:
     """Return True if the file is the user's own, not one of an installed package."""
     return _packaged(file) is None
+
+
+def is_library_path(file: str) -> bool:
+    """Return True for a path of Python's own code or of a package, on this machine or another."""
+    return any(folder in file for folder in _LIBRARY_FOLDERS)
 
 
 def own_first(span: Span | None) -> bool:

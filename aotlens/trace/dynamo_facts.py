@@ -22,7 +22,7 @@ from aotlens.model.dynamo import (
 )
 from aotlens.model.report import AFTER, BUILT_IN, Guard, Span
 from aotlens.model.source import Related
-from aotlens.model.spans import site_at
+from aotlens.model.spans import is_library_path, site_at
 from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.graphs.records import Line
 from aotlens.trace.phases import seconds_by_phase
@@ -32,8 +32,6 @@ __all__ = ["CompiledFunction", "compiled_function", "dynamo_of", "guards_of"]
 
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d{1,9})$")
 _FRAME = re.compile(r'^\s*File "(.+?)", line (\d{1,9}), in (\S+)\n\s+(.*)$', re.MULTILINE)
-LIBRARIES = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python")
-"""Parts of the paths of code that is not the user's."""
 _BROKEN = re.compile(r"Graph break in user code at (.+?):(\d{1,9})$", re.MULTILINE)
 _SITE = re.compile(r"#\s*(.*?)\s*#\s*(\S+):(\d{1,9}) in (\S+)")
 _MISMATCH = re.compile(
@@ -247,10 +245,8 @@ def _breaks(facts: CompilationFacts, owner: str, locate: Locate) -> Iterator[Bre
 
 def _user_line(facts: CompilationFacts, frames: list[Line]) -> Line | None:
     """Return the innermost line outside of libraries: of the traced code, else of what called it."""
-    records = facts.every("dynamo_start")
-    callers = facts.process.frames(records[-1])[:-1] if records else ()
-    lines = [*(Line(frame.file, frame.line, frame.function, frame.code) for frame in callers), *frames]
-    own = (line for line in reversed(lines) if not any(part in line.file for part in LIBRARIES))
+    callers = (Line(frame.file, frame.line, frame.function, frame.code) for frame in facts.stack[:-1])
+    own = (line for line in reversed([*callers, *frames]) if not is_library_path(line.file))
     return next(own, None)
 
 

@@ -82,19 +82,25 @@ class CompilationFacts:
                 values[str(value.get("symbol", ""))] = float(text)
         return values
 
+    @property
+    def stack(self) -> tuple[Frame, ...]:
+        """Return the stack when the function was compiled, the function itself last; from `dynamo_start`.
+
+        It is read anew each time: logs have many compilations.
+        """
+        records = self.every("dynamo_start")
+        return self.process.frames(records[-1]) if records else ()
+
     @cached_property
     def frame(self) -> Frame | None:
-        """Return the compiled function's definition, from `dynamo_start`."""
-        records = self.every("dynamo_start")
-        frames = self.process.frames(records[-1]) if records else ()
-        return frames[-1] if frames else None
+        """Return the compiled function's definition."""
+        stack = self.stack
+        return stack[-1] if stack else None
 
     @cached_property
     def caller(self) -> Frame | None:
         """Return the innermost frame outside of torch that called the compiled function."""
-        records = self.every("dynamo_start")
-        frames = self.process.frames(records[-1])[:-1] if records else ()
-        return next((frame for frame in reversed(frames) if "/torch/" not in frame.file), None)
+        return next((frame for frame in reversed(self.stack[:-1]) if "/torch/" not in frame.file), None)
 
     @cached_property
     def metrics(self) -> dict[str, object]:
