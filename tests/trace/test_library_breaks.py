@@ -29,7 +29,7 @@ def log(functions: list[str]) -> str:
     for number, name in enumerate(functions):
         stack = [frame(1, 29, "main"), frame(2, 7 + number, name)]
         reason = REASON.format(file=LIBRARY, line=50, function=name, code="logger.log()")
-        text += record("dynamo_start", {"stack": stack}, **compiled(number))
+        text += record("dynamo_start", {"stack": stack}, None, **compiled(number))
         text += record("dynamo_graph_break_reason", ARTIFACT, reason, **compiled(number))
     return text
 
