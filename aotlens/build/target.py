@@ -46,20 +46,14 @@ def build_target(
 ) -> rows.Target:
     """Return the rows of one target."""
     captured = parts.joint.captured
-    subject = captured.subject
     graphs = (code.forward, *((code.backward,) if code.backward else ()))
     kernels = [kernel for graph in graphs for kernel in graph.kernels()]
     kernels += [kernel for graph in graphs for kernel in graph.gpu_kernels()]
     if code.gpu is not None and code.gpu == gpu_in_use():
         kernels = list(with_measured_times(kernels))
     outputs = build_outputs(parts)
-    target = rows.Target(
-        name=subject.name,
-        qualname=subject.qualname,
-        frontend=subject.frontend,
-        mode="training" if parts.joint.training else "inference",
-        span=subject.span,
-        inputs=build_inputs(parts),
+    target = replace(
+        _identified(parts),
         outputs=outputs,
         left=build_side_effects(captured, outputs),
         stages=build_stages(parts),
@@ -84,6 +78,11 @@ def build_target(
 
 def build_answers(parts: Partitioned, others: Alternatives) -> rows.Target:
     """Return a target with the answers to what-ifs and its inputs, without stages, graphs and kernels."""
+    return replace(_identified(parts), partition=build_answered_partition(parts, others))
+
+
+def _identified(parts: Partitioned) -> rows.Target:
+    """Return a target with its name, its location and its inputs alone."""
     subject = parts.joint.captured.subject
     return rows.Target(
         name=subject.name,
@@ -92,7 +91,6 @@ def build_answers(parts: Partitioned, others: Alternatives) -> rows.Target:
         mode="training" if parts.joint.training else "inference",
         span=subject.span,
         inputs=build_inputs(parts),
-        partition=build_answered_partition(parts, others),
     )
 
 
