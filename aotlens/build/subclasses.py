@@ -15,14 +15,13 @@ import torch
 from aotlens.build.captured import CallWriter, CapturedProgram
 from aotlens.capture.recorder import Call
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.subclasses import inner_tensors, is_wrapper
+from aotlens.capture.subclasses import inner_tensors, is_fake, is_wrapper
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node, ProgramOutput
 from aotlens.ir.slots import UserOutput
 from aotlens.ir.subclasses import UnwrapOperator, WrapOperator
 from aotlens.ir.symbols import is_ragged
-from aotlens.torch_api.fake import FakeTensor
 
 UNWRAPPED = "an inner tensor that your code takes out of a wrapper"
 WRAPPED = "a wrapper that your code creates around these tensors"
@@ -121,7 +120,7 @@ class WrapperWriter(CallWriter):
     def _is_real(self, wrapper: Any) -> bool:
         """Return True if the wrapper contains the user's or torch's own tensors, which are not recorded."""
         find = self._captured.recorded.find
-        return not any(isinstance(inner, FakeTensor) or find(inner) for _, inner in inner_tensors(wrapper))
+        return not is_fake(wrapper) and not any(find(inner) for _, inner in inner_tensors(wrapper))
 
     def _created_wrapper(self, wrapper: Any) -> Node:
         names, context = wrapper.__tensor_flatten__()

@@ -53,6 +53,11 @@ def inner_tensors(tensor: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             yield from inner_tensors(inner, (*path, name))
 
 
+def is_fake(tensor: Any) -> bool:
+    """Return True for a fake tensor, and for a wrapper that contains one."""
+    return any(type(inner) is FakeTensor for _, inner in inner_tensors(tensor))
+
+
 def inner_tensor_at(value: Any, path: Path) -> Any:
     """Return the inner tensor at a path of attributes."""
     for name in path:

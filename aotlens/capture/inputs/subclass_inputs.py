@@ -13,13 +13,13 @@ from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.inputs.synthetic_bases import copy_tensor_class
 from aotlens.capture.records import CapturedInput, OpenInput
 from aotlens.capture.storage import Storage
-from aotlens.capture.subclasses import Path, inner_tensors, is_wrapper, rebuild
+from aotlens.capture.subclasses import Path, inner_tensors, is_fake, is_wrapper, rebuild
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput
 from aotlens.ir.subclasses import is_plain
 from aotlens.torch_api.dynamo import specialise_sizes
-from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, to_fake
+from aotlens.torch_api.fake import FakeTensorMode, to_fake
 from aotlens.torch_api.modes import below_views
 from aotlens.unsupported import unsupported
 
@@ -40,7 +40,7 @@ class MakeNonLeafWrapper(torch.autograd.Function):
 
 def wrapper_input(recording: Recording, value: Any, slot: FlatInput, name: str, dynamic: bool) -> OpenInput:
     """Capture one wrapper; call inside the recorder's fake mode."""
-    fake = value if _is_fake(value) else fake_wrapper(recording.fake_mode, value, dynamic)
+    fake = value if is_fake(value) else fake_wrapper(recording.fake_mode, value, dynamic)
 
     def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
         if inner.layout is not torch.strided:
@@ -118,10 +118,6 @@ def _with_grad(value: Any, fake: Any, argument: Any) -> tuple[Any, Any]:
 def _untracked(path: Path, inner: Any) -> tuple[Any, Any]:
     with torch.no_grad(), below_views():
         return None, inner.detach()
-
-
-def _is_fake(value: Any) -> bool:
-    return any(type(inner) is FakeTensor for _, inner in inner_tensors(value))
 
 
 def storage_identities(fake: Any) -> Iterator[int]:
