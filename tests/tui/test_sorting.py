@@ -1,9 +1,13 @@
 """The order of tables: by value, with the keys and the mouse."""
 
+from dataclasses import replace
+
 from textual.pilot import Pilot
 
-from aotlens.view.tabs.tables.rows import Column, Part, size_part
+from aotlens.view.tabs.fit import fit_kind_listing, fit_line_listing, operator_listing
+from aotlens.view.tabs.tables.rows import Column, Part, part, size_part
 from aotlens.view.tabs.tables.sorting import Sort, clicked_sort, next_sort, sorted_positions
+from tests.fit.sample import MIB, sample_fit
 from tests.tui.driving import drive, rows, settle, table
 from tui.app import AotlensApp
 from tui.widgets.table import VirtualTable
@@ -29,6 +33,21 @@ def test_equal_rows_stay_in_their_order() -> None:
     cells = [(Part("b", value=1),), (Part("a", value=2),), (Part("c", value=1),)]
     assert sorted_positions(range(3), cells.__getitem__, 0, descending=True) == (1, 0, 2)
     assert sorted_positions(range(3), cells.__getitem__, 0, descending=False) == (0, 2, 1)
+
+
+def test_the_tables_of_a_step_sort_by_bytes_whatever_the_unit() -> None:
+    fit, sizes = sample_fit(), (900, 4 * MIB, 20 << 10)
+    fit = replace(
+        fit,
+        by_kind=tuple(replace(row, bytes=size) for row, size in zip(fit.by_kind, sizes, strict=True)),
+        by_line=tuple(replace(row, bytes=size) for row, size in zip(fit.by_line, sizes, strict=True)),
+        curve=tuple(replace(row, live_bytes=size) for row, size in zip(fit.curve, (*sizes, 0), strict=True)),
+    )
+    for listing in (fit_kind_listing(fit), fit_line_listing(fit), operator_listing(fit)):
+        positions = sorted_positions(range(3), listing.rows.cells, 0, descending=True)
+        cells = [part(listing.rows.cells(position)[0]).text for position in positions]
+        assert cells == ["4.0 MiB", "20.0 KiB", "900 B"]
+        assert next_sort(None, listing.columns) == Sort(listing.columns[0].title, True)
 
 
 def test_measures_come_first_and_the_own_order_last() -> None:

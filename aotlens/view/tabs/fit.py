@@ -14,7 +14,17 @@ from aotlens.view.quantities import human_bytes, percent
 from aotlens.view.step_memory.advice import ADVICE, advice_rows, plan_lines
 from aotlens.view.step_memory.ranks import collective_lines, collectives_summary, rank_lines, ranks_words
 from aotlens.view.step_memory.step import gpu_lines, kind_rows, line_rows, peak_words, phase_words, ran_words
-from aotlens.view.tabs.tables.rows import NO_LINK, Cells, Column, LazyRows, Line, Link, Listing, Part
+from aotlens.view.tabs.tables.rows import (
+    NO_LINK,
+    Cells,
+    Column,
+    LazyRows,
+    Line,
+    Link,
+    Listing,
+    Part,
+    size_part,
+)
 
 __all__ = [
     "STEP_MEMORY",
@@ -34,21 +44,21 @@ MOST_OPERATORS = 200
 """Rows of the table of operators; a step of a large model has tens of thousands."""
 
 KIND_COLUMNS = (
-    Column("at the peak", widest=11, narrowest=11, align="right"),
+    Column("at the peak", widest=11, narrowest=11, align="right", largest_first=True),
     Column("share", widest=6, narrowest=4, align="right", drop=1),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
     Column("kind", widest=40, narrowest=12, grows=True),
     Column("storages", widest=14, narrowest=8, align="right", drop=2),
 )
 LINE_COLUMNS = (
-    Column("at the peak", widest=11, narrowest=11, align="right"),
+    Column("at the peak", widest=11, narrowest=11, align="right", largest_first=True),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
     Column("kind", widest=18, narrowest=8, drop=2),
     Column("expression", widest=60, narrowest=12, grows=True),
     Column("line", widest=40, narrowest=4, align="right"),
 )
 OPERATOR_COLUMNS = (
-    Column("live", widest=9, narrowest=9, align="right"),
+    Column("live", widest=9, narrowest=9, align="right", largest_first=True),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
     Column("operator", widest=40, narrowest=12, grows=True),
     Column("phase", widest=12, narrowest=4, drop=2),
@@ -117,7 +127,7 @@ def fit_kind_listing(fit: Fit) -> Listing:
     def cells_of(record: KindBytes) -> Cells:
         row = rows[record]
         return (
-            human_bytes(row.size_bytes),
+            size_part(row.size_bytes),
             Part(percent(row.size_bytes / max(1, fit.step_peak_bytes)), "dim"),
             Part(bar(row.size_bytes, largest, BAR_WIDTH), "saved"),
             Part(row.what, "name"),
@@ -145,7 +155,7 @@ def fit_line_listing(fit: Fit, home: str | None = None) -> Listing:
 
     def cells_of(row: FitLine) -> Cells:
         return (
-            human_bytes(row.bytes),
+            size_part(row.bytes),
             Part(bar(row.bytes, largest, BAR_WIDTH), "saved"),
             words[row].what,
             Part(expression(row), "name"),
@@ -168,7 +178,7 @@ def operator_listing(fit: Fit, home: str | None = None) -> Listing:
 
     def cells_of(point: FitPoint) -> Cells:
         return (
-            Part(human_bytes(point.live_bytes), "warning" if point.moment == fit.at.moment else ""),
+            size_part(point.live_bytes, "warning" if point.moment == fit.at.moment else ""),
             Part(bar(point.live_bytes, fit.step_peak_bytes, BAR_WIDTH), "saved"),
             Part(without_default(point.op) or "a tensor that no operator created", "name"),
             point.phase,
