@@ -55,8 +55,10 @@ from tui.messages import (
     WhatIfWanted,
 )
 from tui.panes.base import Subject
+from tui.panes.kernels import KernelsPane
 from tui.panes.registry import KERNELS_TAB
 from tui.panes.saved import SavedPane
+from tui.panes.step import StepPane
 from tui.picking import GpuAnswer, GpuScreen
 from tui.preferences import Preferences, Remembered, checked
 from tui.selecting import Selecting
@@ -164,7 +166,7 @@ class AotlensApp(App[int]):
         self.state = TraceState("tracing", self.state.trace + 1)
         self._started = time.monotonic()
         self.workbench.show_tracing(has_result=self.report is not None)
-        self.workbench.kernels.show_compiling(None)
+        self.workbench.query_one(KernelsPane).show_compiling(None)
         self._tick()
         self.tracing.start(self.state.trace, self.post_message, fresh, questions)
 
@@ -173,14 +175,14 @@ class AotlensApp(App[int]):
             phase = phase_of(event.stage, event.detail)
             self.state = self.state.reached(phase, self.elapsed_s)
             if phase.kind == "kernels":
-                self.workbench.kernels.show_compiling(phase)
+                self.workbench.query_one(KernelsPane).show_compiling(phase)
             self._tick()
 
     def on_trace_ended(self, event: TraceEnded) -> None:
         """Show the newest trace's answer; a stale one is dropped."""
         if not self._is_current(event.trace):
             return
-        self.workbench.kernels.show_compiling(None)
+        self.workbench.query_one(KernelsPane).show_compiling(None)
         phase = "ready" if event.report is not None else "failed"
         self.state = replace(self.state, phase=phase, failure=event.failure, elapsed_ms=event.elapsed_ms)
         if event.report is not None:
@@ -232,9 +234,7 @@ class AotlensApp(App[int]):
         selecting, target = self.selecting, self.target
         if selecting is None or target is None or event.number != selecting.number:
             return
-        answer = selecting.answer_of(event, target)
-        why = event.failure.message if event.failure is not None else "the script no longer has this target"
-        self.workbench.query_one(SavedPane).show_answer(answer, "" if answer is not None else why)
+        self.workbench.query_one(SavedPane).show_answer(*selecting.answer_of(event, target))
 
     def on_selection_write_wanted(self, event: SelectionWriteWanted) -> None:
         if self.selecting is not None and self.target is not None:
@@ -253,7 +253,7 @@ class AotlensApp(App[int]):
     def on_cancel_wanted(self, event: CancelWanted) -> None:
         if self.state.phase == "tracing" and self.tracing is not None:
             self.tracing.cancel()
-        self.workbench.step.cancel()
+        self.workbench.query_one(StepPane).cancel()
 
     def _is_current(self, trace: int) -> bool:
         return trace == self.state.trace and self.state.phase == "tracing"

@@ -26,6 +26,7 @@ from tui.screens import ConfirmScreen
 from tui.tracing import Tracing
 
 NO_FILES = "the policy has a function already, and a decomposition computes some of the values"
+NO_TARGET = "the script no longer has this target"
 
 
 @dataclass(slots=True)
@@ -45,11 +46,13 @@ class Selecting:
         self.number += 1
         self.tracing.weigh(self.number, change, self.app.post_message)
 
-    def answer_of(self, event: SelectionWeighed, target: Target) -> WhatIf | None:
-        """Return the answer for the shown target; None if there is none."""
+    def answer_of(self, event: SelectionWeighed, target: Target) -> tuple[WhatIf | None, str]:
+        """Return the answer for the shown target, or None and why there is none."""
         weighed = same_capture(event.targets, target)
         partition = weighed.partition if weighed is not None else None
-        return partition.what_if[0] if partition is not None and partition.what_if else None
+        if partition is not None and partition.what_if:
+            return partition.what_if[0], ""
+        return None, event.failure.message if event.failure is not None else NO_TARGET
 
     def offer(self, target: Target, nodes: frozenset[str], answer: WhatIf, sources: SourceStore) -> None:
         """Offer the files; where whole calls are recomputed, first try their checkpoints on a copy."""

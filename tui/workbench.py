@@ -24,7 +24,6 @@ from tui.layout import WORKBENCH_CSS
 from tui.messages import CancelWanted, GpuWanted, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
 from tui.panes.diagnostics import DiagnosticsPane
-from tui.panes.kernels import KernelsPane
 from tui.panes.registry import CHOICES, KEYS, TAB_KEYS, TABS
 from tui.panes.source import SourcePane
 from tui.panes.step import StepPane
@@ -136,14 +135,6 @@ class Workbench(Screen[object]):
     def pane(self) -> Pane:
         """Return the open tab."""
         return self.query_one(f"#{TABS[self.tab_index][0].TAB}", Pane)
-
-    @property
-    def kernels(self) -> KernelsPane:
-        return self.query_one(KernelsPane)
-
-    @property
-    def step(self) -> StepPane:
-        return self.query_one(StepPane)
 
     @property
     def is_whole(self) -> bool:
