@@ -21,7 +21,6 @@ from aotlens.view.tabs.kernels import (
 from aotlens.view.tabs.source import from_text
 from aotlens.view.tabs.tables.rows import Line
 from tui.keys import LEFT, RIGHT, bind
-from tui.messages import GpuWanted
 from tui.panes.base import Pane, Subject
 from tui.widgets.bars import ChoiceBar
 from tui.widgets.code import CodeView
@@ -42,7 +41,7 @@ class KernelsPane(Pane):
         bind(
             "kernels.next", RIGHT, "language(1)", ("Next", "Show the next language of the kernel."), shown="]"
         ),
-        bind("kernels.gpu", "c", "gpu", ("GPU", "Choose the GPU whose kernels are shown.")),
+        bind("kernels.gpu", "c", "screen.gpu", ("GPU", "Choose the GPU whose kernels are shown.")),
         bind("kernels.lines", "l", "lines", ("By line", "Show the cost of each line, or each kernel.")),
     ]
     DEFAULT_CSS = """
@@ -85,13 +84,6 @@ class KernelsPane(Pane):
         self.query_one("#line-table", VirtualTable).show(line_listing(subject.target))
         self.query_one("#kernel-table", VirtualTable).show(kernel_listing(subject.target))
         self._describe()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self.can_trace if action == "gpu" else True
-
-    def action_gpu(self) -> None:
-        """Choose the GPU whose kernels are shown."""
-        self.post_message(GpuWanted())
 
     def show_compiling(self, phase: Phase | None) -> None:
         """Show the kernels that a running trace has generated so far; None once it has ended."""
