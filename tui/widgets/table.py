@@ -89,6 +89,14 @@ class VirtualTable(RowList):
                 self._row_of_position |= dict.fromkeys(group.positions, self._row_of_position[first])
         return self._row_of_position.get(index)
 
+    def _show_matching(self) -> None:
+        """Show the rows that pass the filter, unfolded; without one, all."""
+        if self.query_text.strip():
+            self._groups = {}
+            self._show_rows(matching(self.listing.rows, self.query_text))
+        else:
+            self._show_all()
+
     def _show_all(self) -> None:
         """No filter: every row, or the first of each group."""
         groups = () if self.unfolded else self.listing.groups
@@ -107,11 +115,7 @@ class VirtualTable(RowList):
         """Keep the rows that match; an empty query keeps all."""
         index = self.record_index
         self.query_text = query
-        if query.strip():
-            self._groups = {}
-            self._show_rows(matching(self.listing.rows, query))
-        else:
-            self._show_all()
+        self._show_matching()
         self.rows_changed(0)
         if index is None or not self.select_index_or_fold(index):
             self.place_cursor(0, notify=True)
@@ -217,10 +221,7 @@ class VirtualTable(RowList):
     def _sort_by(self, sort: Sort | None) -> None:
         """Change the order, and go to its first row."""
         self.sort = sort
-        if self.query_text.strip():
-            self._show_rows(matching(self.listing.rows, self.query_text))
-        else:
-            self._show_all()
+        self._show_matching()
         self._measure_columns()
         self.rows_changed(0)
         self.place_cursor(0, notify=True)
