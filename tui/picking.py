@@ -49,7 +49,4 @@ class GpuScreen(ModalScreen[GpuAnswer]):
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
-        index = self.query_one(VirtualTable).record_index
-        if index is not None:
-            listing = gpu_listing(self.current)
-            self.dismiss(GpuAnswer(listing.rows.key(index).removeprefix("gpu:") or None))
+        self.dismiss(GpuAnswer(self.query_one(VirtualTable).key.removeprefix("gpu:") or None))

@@ -7,6 +7,7 @@ __all__ = ["gpu_listing", "gpu_row"]
 
 NONE = GpuChoice("", "", 0)
 """No GPU: no kernels are generated."""
+ROWS = (NONE, *GPU_CHOICES)
 COLUMNS = (
     Column("", widest=1, narrowest=1),
     Column("GPU", widest=30, narrowest=10),
@@ -17,15 +18,16 @@ COLUMNS = (
 
 def gpu_listing(current: str | None) -> Listing:
     """Return the known GPUs, after a row for none; the current one is marked."""
+    chosen = _choice(current)
 
     def cells_of(choice: GpuChoice) -> Cells:
-        mark = Part("✓" if _is(choice, current) else "", "accent")
+        mark = Part("✓" if choice is chosen else "", "accent")
         if choice is NONE:
             return (mark, Part("no kernels", "name"), "", "")
         return (mark, Part(choice.name, "name"), choice.sm, f"{choice.memory_gib} GiB")
 
     rows = LazyRows(
-        (NONE, *GPU_CHOICES),
+        ROWS,
         lambda choice: f"gpu:{choice.name}",
         cells_of,
         lambda choice: f"{choice.name} {choice.facts}",
@@ -36,15 +38,13 @@ def gpu_listing(current: str | None) -> Listing:
 
 def gpu_row(current: str | None) -> int:
     """Return the row of a GPU, as the user named it; the first for none."""
-    rows = (index for index, choice in enumerate((NONE, *GPU_CHOICES)) if _is(choice, current))
-    return next(rows, 0)
+    return ROWS.index(_choice(current))
 
 
-def _is(choice: GpuChoice, current: str | None) -> bool:
-    """Return True for the GPU of that name; of those that a short name fits, for the first."""
+def _choice(current: str | None) -> GpuChoice:
+    """Return the GPU of that name, or the first that a short name fits; `NONE` without one."""
     wanted = _plain(current or "")
-    first = next((other for other in GPU_CHOICES if wanted and _plain(other.name).startswith(wanted)), NONE)
-    return choice == first
+    return next((choice for choice in GPU_CHOICES if wanted and _plain(choice.name).startswith(wanted)), NONE)
 
 
 def _plain(name: str) -> str:
