@@ -1,7 +1,7 @@
-"""Leaves the app for the editor, and writes fixes: the only code that touches the user's files."""
+"""Leaves the app for the editor, and writes fixes into the user's files."""
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from textual.app import App, SuspendNotSupported
@@ -27,13 +27,19 @@ def open_editor(app: App[int], path: Path, line: int) -> bool:
     return True
 
 
+def files_of(fixes: Iterable[Fix], sources: SourceStore) -> tuple[dict[str, Path], dict[str, str]]:
+    """Return path and text of the files that the fixes edit, by their names in the report; a file that is not
+    on this machine is left out."""
+    files = dict.fromkeys(edit.span.file for fix in fixes for edit in fix.edits)
+    paths = {file: path for file in files if (path := sources.path(file)) is not None}
+    return paths, {file: path.read_text(encoding="utf-8") for file, path in paths.items()}
+
+
 def confirm_fix(
     app: App[int], fixes: tuple[Fix, ...], sources: SourceStore, done: Callable[[str], None]
 ) -> None:
     """Show the edits; write the one that the user confirms."""
-    files = {edit.span.file for fix in fixes for edit in fix.edits}
-    paths = {file: path for file in files if (path := sources.path(file)) is not None}
-    texts = {file: path.read_text(encoding="utf-8") for file, path in paths.items()}
+    paths, texts = files_of(fixes, sources)
 
     def answered(choice: int | None) -> None:
         if choice is None or choice < 0:

@@ -21,6 +21,7 @@ from aotlens.view.tabs.selection import (
     offer_lines,
 )
 from aotlens.view.tabs.source import SourceStore
+from tui.editing import files_of
 from tui.messages import EditsTried, SelectionWeighed
 from tui.screens import ConfirmScreen
 from tui.tracing import Tracing
@@ -38,7 +39,7 @@ class Selecting:
     script: Path
     number: int = 0
     """The number of the last question."""
-    pending: "tuple[Fix, tuple[Offer, ...]] | None" = None
+    pending: tuple[Fix, tuple[Offer, ...]] | None = None
     """The checkpoints that are being tried, with the other files to offer."""
 
     def weigh(self, change: str) -> None:
@@ -58,19 +59,18 @@ class Selecting:
         """Offer the files; where whole calls are recomputed, first try their checkpoints on a copy."""
         offers = tuple(file_offers(target, nodes, answer, self.script))
         fix = checkpoint_fix(target, nodes, answer)
-        texts = _texts(fix, sources) if fix is not None else {}
+        paths, texts = files_of((fix,) if fix is not None else (), sources)
         if fix is None or not texts:
             self._show(offers)
             return
         self.number += 1
         self.pending = fix, offers
         self.app.notify("Tracing a copy with checkpoints", title="Checkpoints", timeout=3)
-        edits = {
-            str(path.resolve()): offer.after
-            for file, path in _paths(fix, sources).items()
-            for offer in checkpoint_offers(fix, {file: path}, {file: texts[file]}, target, target)
-        }
-        self.tracing.try_texts(self.number, tuple(edits.items()), self.app.post_message)
+        edits = (
+            (str(offer.path.resolve()), offer.after)
+            for offer in checkpoint_offers(fix, paths, texts, target, target)
+        )
+        self.tracing.try_texts(self.number, tuple(edits), self.app.post_message)
 
     def tried(self, event: EditsTried, target: Target, sources: SourceStore) -> None:
         """Offer the files, with the checkpoints if the edited copy could be traced."""
@@ -84,8 +84,7 @@ class Selecting:
                 why, title="No checkpoint: the edited copy failed", severity="warning", markup=False
             )
         else:
-            paths, texts = _paths(fix, sources), _texts(fix, sources)
-            offers = (*offers, *checkpoint_offers(fix, paths, texts, edited, target))
+            offers = (*offers, *checkpoint_offers(fix, *files_of((fix,), sources), edited, target))
         self._show(offers)
 
     def _show(self, offers: tuple[Offer, ...]) -> None:
@@ -111,12 +110,3 @@ class Selecting:
         self.app.notify(
             offer.use or str(offer.path), title=f"Wrote {offer.path.name}", timeout=10, markup=False
         )
-
-
-def _paths(fix: Fix, sources: SourceStore) -> dict[str, Path]:
-    files = {edit.span.file for edit in fix.edits}
-    return {file: path for file in files if (path := sources.path(file)) is not None}
-
-
-def _texts(fix: Fix, sources: SourceStore) -> dict[str, str]:
-    return {file: path.read_text(encoding="utf-8") for file, path in _paths(fix, sources).items()}
