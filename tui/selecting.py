@@ -77,7 +77,7 @@ class Selecting:
         if event.number != self.number or self.pending is None:
             return
         (fix, offers), self.pending = self.pending, None
-        edited = next((other for other in event.targets if other.qualname == target.qualname), None)
+        edited = same_capture(event.targets, target)
         if event.failure is not None or edited is None:
             why = event.failure.message if event.failure is not None else f"{target.qualname} was not traced"
             self.app.notify(

@@ -164,7 +164,8 @@ def test_checkpoints_are_offered_once_an_edited_copy_was_traced(
         assert not isinstance(app.screen, ConfirmScreen)
         partition = replace(chosen_partition(), saved_bytes=8192)
         failure = Failure("user", "checkpoint is not defined") if fails else None
-        targets = () if fails else (replace(target, partition=partition),)
+        other_signature = replace(target, inputs=())
+        targets = () if fails else (other_signature, replace(target, partition=partition))
         tracing.post(EditsTried(2, targets, failure))
         await settle(pilot)
         assert isinstance(app.screen, ConfirmScreen)
