@@ -120,8 +120,12 @@ class SavedPane(Pane):
 
     def _values(self, table: VirtualTable) -> tuple[SavedValue | RecomputedValue, ...]:
         """Return the values of the row under the cursor: several where identical layers fold."""
-        records = self.saved if table.id == "saved-table" else self.recomputed
+        records = self._records(table)
         return tuple(records[index] for index in table.record_indices)
+
+    def _records(self, table: VirtualTable) -> tuple[SavedValue | RecomputedValue, ...]:
+        """Return the values of the rows of a table."""
+        return self.saved if table.id == "saved-table" else self.recomputed
 
     # What if.
 
@@ -132,30 +136,28 @@ class SavedPane(Pane):
 
     def action_flip(self) -> None:
         """Ask for the cost of recomputing a saved value, or of saving a recomputed one."""
-        values = self._values(self._focused_table)
-        changes = [change for value in values if (change := opposite(value)) is not None]
+        changes = [change for value in self._changeable() if (change := opposite(value)) is not None]
         if changes:
             self.post_message(WhatIfWanted(",".join(changes)))
-        elif values:
+
+    def _changeable(self) -> tuple[SavedValue | RecomputedValue, ...]:
+        """Return the values of the row that can be decided the other way; report why if none can."""
+        recomputed = self.query_one("#recomputed", VirtualTable)
+        table = recomputed if recomputed.has_focus else self.query_one("#saved-table", VirtualTable)
+        values = self._values(table)
+        changeable = tuple(value for value in values if opposite(value) is not None)
+        if values and not changeable:
             fixed = f"{values[0].node} cannot be changed: {reason_text(values[0])}"
             self.notify(fixed, severity="warning", markup=False)
-
-    @property
-    def _focused_table(self) -> VirtualTable:
-        recomputed = self.query_one("#recomputed", VirtualTable)
-        return recomputed if recomputed.has_focus else self.query_one("#saved-table", VirtualTable)
+        return changeable
 
     # The selection.
 
     def action_select(self) -> None:
         """Select the values of the row to decide them the other way, or remove them from the selection."""
-        values = self._values(self._focused_table)
-        nodes = frozenset(value.node for value in values if opposite(value) is not None)
+        nodes = frozenset(value.node for value in self._changeable())
         if nodes:
             self._select(self.selected - nodes if nodes <= self.selected else self.selected | nodes)
-        elif values:
-            fixed = f"{values[0].node} cannot be changed: {reason_text(values[0])}"
-            self.notify(fixed, severity="warning", markup=False)
 
     def action_clear(self) -> None:
         """Select nothing."""
@@ -190,8 +192,6 @@ class SavedPane(Pane):
     def _show_selection(self) -> None:
         self.set_class(bool(self.selected), "-selecting")
         self.show_answer(None)
-        saved = [value.node in self.selected for value in self.saved]
-        recomputed = [value.node in self.selected for value in self.recomputed]
-        for name, flags in (("saved-table", saved), ("recomputed", recomputed)):
-            positions = frozenset(index for index, is_selected in enumerate(flags) if is_selected)
-            self.query_one(f"#{name}", VirtualTable).select_records(positions)
+        for table in self.query(VirtualTable):
+            rows = enumerate(self._records(table))
+            table.select_records(frozenset(index for index, value in rows if value.node in self.selected))
