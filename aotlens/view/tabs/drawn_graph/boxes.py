@@ -11,7 +11,7 @@ from aotlens.model.spans import line_text
 from aotlens.view.fold import fold
 from aotlens.view.quantities import counted, human_bytes
 from aotlens.view.tabs.drawn_graph.graph import fates
-from aotlens.view.tabs.drawn_graph.layers import kind_of
+from aotlens.view.tabs.drawn_graph.layers import counterpart_key
 
 __all__ = ["MOST_NODES", "Box", "graph_boxes"]
 
@@ -92,7 +92,4 @@ class _Boxes:
 
 def _shape(nodes: Sequence[StageNode], positions: Sequence[int]) -> Hashable:
     """Return what identical layers share: operators, tensors and lines, in order."""
-    return tuple(
-        (kind_of(nodes[position]), nodes[position].tensor, nodes[position].spans[:1])
-        for position in positions
-    )
+    return tuple(counterpart_key(nodes[position]) for position in positions)

@@ -94,6 +94,11 @@ def kind_of(node: StageNode) -> str:
     return without_number(name)
 
 
+def counterpart_key(node: StageNode) -> Hashable:
+    """Return what a node shares with its counterparts in identical layers: operator, tensor and line."""
+    return (kind_of(node), node.tensor, node.spans[:1])
+
+
 class _Equal:
     """Numbers values so that equal values have equal numbers; values are compared once for each object.
 

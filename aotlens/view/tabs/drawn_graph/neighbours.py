@@ -4,7 +4,8 @@ Invariant: the work depends on the size of the drawing, never on the number of n
 where its boxes are shown.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from aotlens.model.report import StageNode, Target
@@ -14,7 +15,7 @@ from aotlens.view.names import bare_op
 from aotlens.view.quantities import human_bytes
 from aotlens.view.tabs.drawn_graph.drawing import GAP, TALL, Drawing, Edge, Neighbour, draw, natural_width
 from aotlens.view.tabs.drawn_graph.graph import StageIndex, fates, node_link
-from aotlens.view.tabs.drawn_graph.layers import kind_of
+from aotlens.view.tabs.drawn_graph.layers import counterpart_key
 from aotlens.view.tabs.tables.rows import Jump
 
 MOST = 8
@@ -110,14 +111,16 @@ class Neighbourhood:
         """Return the boxes of these nodes; those that differ only in their layer share one."""
         if unfolded:
             return [_Boxed(self.words(key), (key,)) for key in keys]
-        seen: dict[tuple[object, ...], int] = {}
-        marked = []
+        seen: Counter[Hashable] = Counter()
+        marked: list[tuple[Key, str, Hashable]] = []
         for key in keys:
             node = self.node(key)
-            kind = (kind_of(node), node.tensor, node.spans[:1]) if node is not None else (key,)
-            layer = (node.layer or "") if node is not None else ""
-            times = seen[layer, *kind] = seen.get((layer, *kind), 0) + 1
-            marked.append((key, layer, (*kind, times) if layer else (key,)))
+            if node is None or not node.layer:
+                marked.append((key, "", key))
+                continue
+            kind = counterpart_key(node)
+            seen[node.layer, kind] += 1
+            marked.append((key, node.layer, (kind, seen[node.layer, kind])))
         boxes = []
         for group in fold(marked, lambda item: item[1], lambda item: item[2]):
             item = self.words(group.first[0])
