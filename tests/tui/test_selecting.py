@@ -92,12 +92,7 @@ def test_the_policy_file_is_written_after_the_user_has_seen_it(tmp_path: Path) -
     tracing, target = FakeTracing(), replace(training_target(), partition=chosen_partition())
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await open_saved(app, pilot, tracing, report_of(target))
-        await select(app, pilot, "saved-table", "saved:gelu")
-        await pilot.press("m")
-        tracing.post(SelectionWeighed(1, (answered(target, LARGE),), None))
-        await settle(pilot)
-        await pilot.press("p")
+        await write_gelu(app, pilot, tracing, target)
         await offered(app, pilot, tracing, target)
         written = tmp_path / "model_policy.py"
         assert not written.exists()
@@ -105,6 +100,16 @@ def test_the_policy_file_is_written_after_the_user_has_seen_it(tmp_path: Path) -
         assert 'RECOMPUTE = frozenset({"gelu"})' in written.read_text()
 
     drive(scenario, AotlensApp(str(tmp_path / "model.py"), tracing=tracing))
+
+
+async def write_gelu(app: AotlensApp, pilot: Pilot[int], tracing: FakeTracing, target: Target) -> None:
+    """Select the largest value, answer with its totals, and press the key that writes the selection."""
+    await open_saved(app, pilot, tracing, report_of(target))
+    await select(app, pilot, "saved-table", "saved:gelu")
+    await pilot.press("m")
+    tracing.post(SelectionWeighed(1, (answered(target, LARGE),), None))
+    await settle(pilot)
+    await pilot.press("p")
 
 
 async def offered(app: AotlensApp, pilot: Pilot[int], tracing: FakeTracing, target: Target) -> None:
@@ -121,12 +126,7 @@ def test_a_file_of_the_users_stays(tmp_path: Path) -> None:
     own.write_text("mine\n")
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await open_saved(app, pilot, tracing, report_of(target))
-        await select(app, pilot, "saved-table", "saved:gelu")
-        await pilot.press("m")
-        tracing.post(SelectionWeighed(1, (answered(target, LARGE),), None))
-        await settle(pilot)
-        await pilot.press("p")
+        await write_gelu(app, pilot, tracing, target)
         await offered(app, pilot, tracing, target)
         await pilot.press("y")
         assert own.read_text() == "mine\n"
@@ -153,12 +153,7 @@ def test_checkpoints_are_offered_once_an_edited_copy_was_traced(
     offer_a_checkpoint(monkeypatch, file)
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await open_saved(app, pilot, tracing, report_of(target))
-        await select(app, pilot, "saved-table", "saved:gelu")
-        await pilot.press("m")
-        tracing.post(SelectionWeighed(1, (answered(target, LARGE),), None))
-        await settle(pilot)
-        await pilot.press("p")
+        await write_gelu(app, pilot, tracing, target)
         edited = "y = checkpoint(up, x, use_reentrant=False)\n"
         assert tracing.tried == [(2, ((str(file.resolve()), edited),))]
         assert not isinstance(app.screen, ConfirmScreen)
