@@ -10,6 +10,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from aotlens.model.failure import Failure
+from aotlens.model.fit import Fit
 from aotlens.model.report import Report
 from aotlens.view.tabs.fit import (
     fit_kind_listing,
@@ -56,6 +57,10 @@ class StepPane(Pane):
         self.message = ""
         """Why the last run has no result."""
         self.is_measuring = False
+
+    @property
+    def fit(self) -> Fit | None:
+        return self.report.fit if self.report is not None else None
 
     def compose(self) -> ComposeResult:
         yield LineList(id="step-summary")
@@ -113,7 +118,7 @@ class StepPane(Pane):
         self._draw()
 
     def _draw(self) -> None:
-        fit = self.report.fit if self.report is not None else None
+        fit = self.fit
         self.query_one("#step-summary", LineList).show(tuple(self._summary()))
         for name in ("#step-lines", "#step-kinds"):
             self.query_one(name).display = fit is not None
@@ -133,9 +138,9 @@ class StepPane(Pane):
 
     def _summary(self) -> tuple[Line, ...]:
         state = self._state()
-        if self.report is None or self.report.fit is None:
+        if self.report is None or self.fit is None:
             return state
-        return (*state, *fit_summary(self.report.fit, self.report.incomplete))
+        return (*state, *fit_summary(self.fit, self.report.incomplete))
 
     def _state(self) -> tuple[Line, ...]:
         """Return the lines about the run, or about what is missing."""
@@ -153,7 +158,7 @@ class StepPane(Pane):
         """Leave the room of a low pane to the tables: without plot and notes."""
         is_low = self.size.height < LOW_FROM
         self.set_class(is_low, "-low")
-        plot, fit = self.query_one("#step-plot", LineList), self.report.fit if self.report else None
+        plot, fit = self.query_one("#step-plot", LineList), self.fit
         self.query_one("#step-notes").display = plot.display = fit is not None and not is_low
         if fit is not None:
             plot.show(tuple(fit_plot(fit, max(30, self.size.width - MARGIN), PLOT_HEIGHT)))
