@@ -8,13 +8,10 @@ equal.  Scripts whose parameters and optimizer state alone exceed 65 % of their 
 another optimizer would help them.
 """
 
-import argparse
-import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +19,18 @@ from aotlens.model.codec import loads
 from aotlens.model.edits import edited
 from aotlens.model.fit import Fit, FitPlan
 from aotlens.view.quantities import human_bytes
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fit_table
-from fit_table import PAGE, RECIPES, ROOT, SEVERAL_PROCESSES, WORKERS
+from scripts.fit_table import (
+    PAGE,
+    ROOT,
+    argv_of,
+    calls_of,
+    in_fork,
+    measured,
+    recipes,
+    rows_of,
+    script_arguments,
+)
+from scripts.marked_tables import write_table
 
 BEGIN, END = "<!-- written by scripts/fit_advice_table.py -->", "<!-- end of the table of advice -->"
 SHARE = "75%"
@@ -57,37 +61,16 @@ class Row:
 
 def main() -> int:
     """Measure, print, and write the table if requested."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("scripts", nargs="*")
-    arguments = parser.parse_args()
-    os.environ.update(fit_table.ONE_THREAD)
-    fit_table.preload()
-    rows = []
-    with ThreadPoolExecutor(WORKERS) as workers:
-        for row in workers.map(advised, arguments.scripts or default_scripts()):
-            if row is not None:
-                rows.append(row)
-                print(_table_row(row), flush=True)
+    arguments = script_arguments()
+    rows = rows_of(advised, arguments.scripts or recipes(), _table_row)
     if arguments.write:
-        text = PAGE.read_text(encoding="utf-8")
-        before, _, after = text.partition(BEGIN)
-        page = f"{before}{BEGIN}\n{table(rows)}\n{END}{after.partition(END)[2]}"
-        PAGE.write_text(page, encoding="utf-8")
+        write_table(PAGE, BEGIN, END, table(rows))
     return 0
-
-
-def default_scripts() -> Iterator[str]:
-    """Yield recipes that train in one process."""
-    for path in sorted((ROOT / RECIPES).glob("*.py")):
-        note = fit_table._note(path)
-        if "mode=training" in note and SEVERAL_PROCESSES not in note:
-            yield f"{RECIPES}/{path.name}"
 
 
 def advised(script: str) -> Row | None:
     """Return the plan for a script and its measured peak; None for one that is left out."""
-    words = fit_table._note(ROOT / script).partition("args=")[2].split()
+    words = argv_of(script)
     fit, problem = _fit([script, *words])
     if fit is None or not fit.step or not fit.is_periodic or _static_share(fit) > MOST_STATIC:
         return None
@@ -96,8 +79,8 @@ def advised(script: str) -> Row | None:
         return Row(script, problem=problem or "no plan")
     if not fit.plan.titles:
         return Row(script, fit)
-    measured, problem = _measured(script, words, fit)
-    return Row(script, fit, measured, problem)
+    size_bytes, problem = _measured(script, words, fit)
+    return Row(script, fit, size_bytes, problem)
 
 
 def _static_share(fit: Fit) -> float:
@@ -127,9 +110,8 @@ def _measured(script: str, words: Sequence[str], fit: Fit) -> tuple[int, str]:
     edits = [edit for edit in fit.plan.edits if Path(edit.span.file).name == path.name]
     copy = path.with_name(COPY + path.name)
     copy.write_text(edited(path.read_text(encoding="utf-8"), edits), encoding="utf-8")
-    calls = fit.step * fit.calls_per_step, fit.calls_per_step
     try:
-        size_bytes, problem = fit_table.in_fork(lambda: fit_table.measured(str(copy), words, *calls))
+        size_bytes, problem = in_fork(lambda: measured(str(copy), words, *calls_of(fit)))
     finally:
         copy.unlink()
     return size_bytes or 0, problem

@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from aotlens.model.codec import loads
-from aotlens.model.fit import Fit, RankFit
+from aotlens.model.fit import RankFit
+from scripts.fit_table import calls_of, peak_of
+from scripts.marked_tables import write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "fit.md"
@@ -68,9 +70,7 @@ def main() -> int:
     rows = [row for script in arguments.scripts or SCRIPTS for row in compared(shlex.split(script))]
     print(table(rows))
     if arguments.write:
-        before, _, after = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        page = f"{before}{BEGIN}\n{table(rows)}\n{END}{after.partition(END)[2]}"
-        PAGE.write_text(page, encoding="utf-8")
+        write_table(PAGE, BEGIN, END, table(rows))
     return 0 if all(row.is_equal for row in rows) else 1
 
 
@@ -83,7 +83,7 @@ def compared(words: Sequence[str]) -> Iterator[Row]:
         fit = loads(report.read_text(encoding="utf-8")).fit
         assert fit is not None
         assert fit.distribution is not None
-        store, calls, length = _window(fit, folder)
+        store, (calls, length) = str(Path(folder, "store")), map(str, calls_of(fit))
         processes = [
             _start("scripts/fit_ranks_table.py", "--measure", str(rank), store, calls, length, "--", *words)
             for rank in range(RANKS)
@@ -91,11 +91,6 @@ def compared(words: Sequence[str]) -> Iterator[Row]:
         for predicted, process in zip(fit.distribution.ranks, processes, strict=True):
             measured = json.loads(_finish(process).splitlines()[-1])
             yield Row(words[0], predicted.rank, _predicted(predicted), tuple(measured[:-1]), measured[-1])
-
-
-def _window(fit: Fit, folder: str) -> tuple[str, str, str]:
-    """Return the file of the store, and the calls of `step` until the end of the step, and in it."""
-    return str(Path(folder, "store")), str(fit.step * fit.calls_per_step), str(fit.calls_per_step)
 
 
 def _predicted(rank: RankFit) -> tuple[int, ...]:
@@ -144,7 +139,6 @@ class Measurement:
         from aotlens.session.collector import Collector, StopScript
         from aotlens.session.compile_router import CompileRouter, intercepting_compile
         from aotlens.session.script.source import load_script, new_module, run_script
-        from scripts.fit_table import _peak
 
         script, *argv = words
         ends: list[int] = []
@@ -170,7 +164,7 @@ class Measurement:
             suppress(StopScript),
         ):
             run_script(loaded, module, tuple(argv))
-        allocated = _peak(profiler, ends[-1 - self.length], ends[-1])
+        allocated = peak_of(profiler, ends[-1 - self.length], ends[-1])
         # In the steps, only gloo allocates without an operator: it copies the input of a reduce-scatter.
         first = observer.boundaries[0]
         observer.lives = [life for life in observer.lives if life.op or life.created_at < first]

@@ -16,15 +16,16 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aotlens.errors import UserError
 from aotlens.model.fit import Fit
 from aotlens.view.quantities import human_bytes
+from scripts.marked_tables import write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "fit.md"
@@ -38,6 +39,7 @@ RECIPES = "corpus/programs/recipes"
 NEEDS_VALUES = "add --real"
 """In the error of a script whose sizes depend on data."""
 SEVERAL_PROCESSES = "processes=2"
+AnyRow = TypeVar("AnyRow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +60,39 @@ class Row:
 
 def main() -> int:
     """Measure, print, and write the table if requested."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("scripts", nargs="*")
-    arguments = parser.parse_args()
-    os.environ.update(ONE_THREAD)
-    preload()
-    rows = []
-    with ThreadPoolExecutor(WORKERS) as workers:
-        for row in workers.map(compared, arguments.scripts or default_scripts()):
-            rows.append(row)
-            print(_line(row), flush=True)
+    arguments = script_arguments()
+    rows = rows_of(compared, arguments.scripts or (*EXAMPLES, *recipes()), _line)
     if arguments.write:
-        text = PAGE.read_text(encoding="utf-8")
-        before, _, after = text.partition(BEGIN)
-        page = f"{before}{BEGIN}\n{table(rows)}\n{END}{after.partition(END)[2]}"
-        PAGE.write_text(page, encoding="utf-8")
+        write_table(PAGE, BEGIN, END, table(rows))
     return 0
 
 
-def preload() -> None:
-    """Import what every process needs, before it is forked."""
+def script_arguments() -> argparse.Namespace:
+    """Parse the command line of a table whose rows are scripts."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("scripts", nargs="*")
+    return parser.parse_args()
+
+
+def rows_of(
+    measure: Callable[[str], AnyRow | None], scripts: Iterable[str], line: Callable[[AnyRow], str]
+) -> list[AnyRow]:
+    """Measure the scripts, print the line of each, and return the rows of those that are not left out."""
+    os.environ.update(ONE_THREAD)
     for module in ("torch._dynamo", "torch.profiler", "aotlens.fit.child"):
-        importlib.import_module(module)
+        importlib.import_module(module)  # before the processes that need it are forked
+    rows = []
+    with ThreadPoolExecutor(WORKERS) as workers:
+        for row in workers.map(measure, scripts):
+            if row is not None:
+                rows.append(row)
+                print(line(row), flush=True)
+    return rows
 
 
-def default_scripts() -> Iterator[str]:
-    """Yield examples and recipes that train in one process."""
-    yield from EXAMPLES
+def recipes() -> Iterator[str]:
+    """Yield the recipes that train in one process."""
     for path in sorted((ROOT / RECIPES).glob("*.py")):
         note = _note(path)
         if "mode=training" in note and SEVERAL_PROCESSES not in note:
@@ -97,9 +104,14 @@ def _note(path: Path) -> str:
     return next((line for line in lines if line.startswith("# corpus:")), "")
 
 
+def argv_of(script: str) -> list[str]:
+    """Return the arguments that the note in a script states."""
+    return shlex.split(_note(ROOT / script).partition("args=")[2])
+
+
 def compared(script: str) -> Row:
     """Predict, then measure the same step."""
-    words = shlex.split(_note(ROOT / script).partition("args=")[2])
+    words = argv_of(script)
     fit, problem = in_fork(lambda: predicted(script, words, is_real=False))
     is_real = NEEDS_VALUES in problem
     if is_real:
@@ -108,7 +120,7 @@ def compared(script: str) -> Row:
         return Row(script, problem=problem)
     if not fit.step:
         return Row(script, problem="no optimizer step")
-    size_bytes, problem = in_fork(lambda: measured(script, words, *_calls(fit)))
+    size_bytes, problem = in_fork(lambda: measured(script, words, *calls_of(fit)))
     if problem:
         return Row(script, problem=problem)
     return Row(script, fit.step_peak_bytes, size_bytes, is_real=is_real)
@@ -125,7 +137,7 @@ def predicted(script: str, argv: Sequence[str], is_real: bool) -> Fit:
     return report.fit
 
 
-def _calls(fit: Fit) -> tuple[int, int]:
+def calls_of(fit: Fit) -> tuple[int, int]:
     """Return the calls of `step` until the end of the displayed step, and in it."""
     return fit.step * fit.calls_per_step, fit.calls_per_step
 
@@ -193,10 +205,10 @@ def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
                 run_script(loaded, module, tuple(argv))
         except StopScript:
             pass
-    return _peak(profiler, ends[-1 - length] if len(ends) > length else 0, ends[-1])
+    return peak_of(profiler, ends[-1 - length] if len(ends) > length else 0, ends[-1])
 
 
-def _peak(profiler: Any, first_ns: int, last_ns: int) -> int:
+def peak_of(profiler: Any, first_ns: int, last_ns: int) -> int:
     """Return the peak within the window, counting memory that was alive before it."""
     live = peak = 0
     for event in profiler.profiler.kineto_results.events():  # by time

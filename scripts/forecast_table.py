@@ -17,6 +17,7 @@ from aotlens.model.dynamo import Dynamo
 from aotlens.session.dynamo.log import DynamoLog
 from aotlens.session.script.source import load_script, new_module, run_script
 from aotlens.session.why.forecast import forecast_script
+from scripts.marked_tables import write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "tests" / "dynamo" / "changing_shapes"
@@ -61,10 +62,7 @@ def main(names: Sequence[str]) -> int:
     text = table(rows)
     print(text)
     if not names:
-        page = PAGE.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+        write_table(PAGE, BEGIN, END, text)
     return 0
 
 

@@ -28,6 +28,7 @@ from aotlens.trace.logs.reader import open_trace
 from aotlens.trace.source.source_lines import Sources
 from aotlens.trace.source.workspace import Workspace
 from aotlens.view.quantities import human_bytes
+from scripts.marked_tables import write_table
 from scripts.trace_logs import LIMIT_S, OF_TWO_RANKS, torchrun
 from tests.command import aotlens
 
@@ -186,7 +187,7 @@ def main() -> int:
                     print(f"{name}: only in {side}: {' · '.join(fact)}")
     print(table(rows))
     if options.write is not None:
-        write_table(options.write, table(rows))
+        write_table(options.write, BEGIN, END, table(rows))
     return 0
 
 
@@ -214,15 +215,6 @@ def table(rows: list[tuple[str, dict[str, Agreement]]]) -> str:
         lines.append(f"| {' | '.join(str(cell) for cell in (*cells, *choice))} |")
     lines.append(f"| **all** | {total} | {both} | {both / max(total, 1):.1%} | | | | |")
     return "\n".join(lines)
-
-
-def write_table(document: Path, text: str) -> None:
-    """Put the table between the document's markers.  Raises SystemExit if it has none."""
-    before, begin, rest = document.read_text().partition(f"{BEGIN}\n")
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{document} has no {BEGIN} … {END}")
-    document.write_text(f"{before}{begin}{text}\n{end}{after}")
 
 
 def _size(saved: tuple[Fact, ...]) -> str:

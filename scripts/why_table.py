@@ -31,6 +31,7 @@ from aotlens.session.dynamo.log import DynamoLog
 from aotlens.session.script.source import load_script, new_module, run_script
 from aotlens.session.trials.child import run_job
 from aotlens.session.trials.fix_trials import FixTrials, TrialJob, TrialRun, load_trial_run, read_texts
+from scripts.marked_tables import write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "corpus" / "programs"
@@ -75,8 +76,7 @@ def main() -> int:
     text = table(rows)
     print(text)
     if arguments.write:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+        write_table(PAGE, BEGIN, END, text)
     return 0
 
 
