@@ -1,20 +1,15 @@
-"""`aotlens fit --advise`, `--target` and `--fix`: test edits that lower the peak, and write a plan's edits.
-
-Invariant: a file is written only after its diff was printed, and only if it is unchanged since it was read.
-"""
+"""`aotlens fit --advise`, `--target` and `--fix`: test edits that lower the peak, and write a plan."""
 
 import argparse
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aotlens.cli.terminal import say, write_data
+from aotlens.cli.edited_files import EditedFiles
+from aotlens.cli.terminal import say
 from aotlens.errors import UserError
-from aotlens.model.edits import unified_diff
 from aotlens.model.fit import Fit
 from aotlens.model.report import Report
-from aotlens.model.spans import is_users_own, shown_path
+from aotlens.model.spans import is_users_own
 from aotlens.policy import Budget
 from aotlens.view.quantities import counted
 
@@ -22,22 +17,7 @@ if TYPE_CHECKING:
     from aotlens.fit.advice.search import Target
     from aotlens.fit.job import FitJob
 
-__all__ = ["PlannedEdits", "add_advice_arguments", "with_advice", "write_plan"]
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedEdits:
-    """The files of a plan."""
-
-    originals: Mapping[str, str]
-    texts: Mapping[str, str]
-    """The same files with all edits."""
-
-    @property
-    def diff(self) -> str:
-        return "".join(
-            unified_diff(shown_path(file), self.originals[file], text) for file, text in self.texts.items()
-        )
+__all__ = ["add_advice_arguments", "with_advice", "write_plan"]
 
 
 def add_advice_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +50,7 @@ def target_size(text: str) -> Budget:
 
 def with_advice(
     report: Report, job: "FitJob", arguments: argparse.Namespace
-) -> tuple[Report, PlannedEdits | None]:
+) -> tuple[Report, EditedFiles | None]:
     """Return the report with advice if it is asked for or needed, and the plan's edits."""
     fit = report.fit
     is_too_large = fit is not None and fit.fits is not None and not fit.fits.ok
@@ -97,7 +77,7 @@ def with_advice(
         say(f"aotlens: not advised: {title}: {reason}")
     report = replace(report, fit=replace(fit, advice=advised.advice, plan=advised.plan))
     originals = {file: texts[file] for file in advised.texts}
-    return report, PlannedEdits(originals, advised.texts) if advised.texts else None
+    return report, EditedFiles(originals, advised.texts) if advised.texts else None
 
 
 def _target(arguments: argparse.Namespace, fit: Fit) -> "Target | None":
@@ -113,21 +93,14 @@ def _target(arguments: argparse.Namespace, fit: Fit) -> "Target | None":
     return Target(int(fit.step_peak_bytes * (budget.fraction or 0)))
 
 
-def write_plan(edits: PlannedEdits | None, arguments: argparse.Namespace) -> None:
+def write_plan(edits: EditedFiles | None, arguments: argparse.Namespace) -> None:
     """Print the diff of the plan, and write it if asked for."""
     if edits is None:
         if arguments.fix:
             say("aotlens: nothing is written: there is no plan; add --target")
         return
-    if arguments.format == "text" and arguments.output is None:
-        write_data(f"\n{edits.diff}", None)
-    else:
-        say(edits.diff.rstrip("\n"))
+    edits.print_diff(arguments, before="\n")
     if not arguments.fix:
         return
-    for file, original in edits.originals.items():
-        if Path(file).read_bytes().decode("utf-8") != original:
-            raise UserError(f"{file} was changed while it was tested, so nothing is written: run it again")
-    for file, text in edits.texts.items():
-        Path(file).write_bytes(text.encode("utf-8"))
+    edits.write("while it was tested")
     say(f"aotlens: wrote the edits to {counted(len(edits.texts), 'file')}")

@@ -1,22 +1,17 @@
 """`aotlens why --try-fixes` and `--fix`: run edited copies of a script, and write the edits that passed.
 
-Invariant: a file is written only after its diff was printed, and only if it is unchanged since the script
-ran.
+Invariant: a file is written only if it is unchanged since the script ran.
 """
 
 import argparse
-import os
 import time
 from dataclasses import replace
-from pathlib import Path
 
-from aotlens.cli.terminal import say, write_data
+from aotlens.cli.edited_files import EditedFiles
+from aotlens.cli.terminal import say
 from aotlens.diagnostics.attach_fixes import with_fixes
-from aotlens.errors import UserError
 from aotlens.fixes.search import SearchResult
-from aotlens.model.edits import unified_diff
 from aotlens.model.report import Report
-from aotlens.model.spans import shown_path
 from aotlens.view.quantities import counted
 
 __all__ = ["try_fixes", "write_fixes"]
@@ -52,17 +47,8 @@ def write_fixes(result: SearchResult | None, arguments: argparse.Namespace, star
     if result is None or not result.texts:
         say("aotlens: nothing is written: no edit passed")
         return
-    diff = "".join(
-        unified_diff(shown_path(file), result.originals[file], text) for file, text in result.texts.items()
-    )
-    if arguments.format == "text" and arguments.output is None:
-        write_data(diff, None)
-    else:
-        say(diff.rstrip("\n"))
-    for file, original in result.originals.items():
-        if Path(file).read_bytes().decode("utf-8") != original or os.stat(file).st_mtime > started:
-            raise UserError(f"{file} was changed while the script ran, so nothing is written: run it again")
-    for file, text in result.texts.items():
-        Path(file).write_bytes(text.encode("utf-8"))
+    files = EditedFiles(result.originals, result.texts)
+    files.print_diff(arguments)
+    files.write("while the script ran", started)
     count = sum(entry.passed for entry in result.fixes)
     say(f"aotlens: wrote {count} {'fix' if count == 1 else 'fixes'} to {counted(len(result.texts), 'file')}")
