@@ -4,13 +4,11 @@ Invariant: compiled code runs with the engine's backend `eager`, so the observer
 compiled graph like those of eager code.
 """
 
-import json
 import platform
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from textwrap import shorten
 
 import torch
@@ -30,7 +28,6 @@ from aotlens.fit.step import fit_of
 from aotlens.fit.stopping import StepWatch
 from aotlens.gpu_emulation.contexts import emulating
 from aotlens.ir.origin import Frames
-from aotlens.model.codec import decode_record
 from aotlens.model.fit import Fit
 from aotlens.model.report import Report
 from aotlens.model.spans import location
@@ -38,11 +35,12 @@ from aotlens.options import CompileOptions
 from aotlens.session.collector import Collector, StopScript
 from aotlens.session.compile_router import CompileRouter, intercepting_compile
 from aotlens.session.errors.unavailable import without_fake_option
+from aotlens.session.job_folder import read_job
 from aotlens.session.run import ScriptEnd, run_to_end
 from aotlens.session.script.edited import importing_edited, load_edited
 from aotlens.session.script.file_reads import files_of_run, recording_file_reads
 from aotlens.session.script.source import new_module, run_script
-from aotlens.session.why.observation import JOB, save_observation
+from aotlens.session.why.observation import save_observation
 from aotlens.view.quantities import counted, human_bytes
 
 __all__ = ["fit_script", "main"]
@@ -54,7 +52,7 @@ MOST_CHARACTERS = 80
 
 def main(folder: str) -> int:
     """Run the script, write the report to the folder, and return the script's exit code."""
-    job = decode_record(FitJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
+    job = read_job(folder, FitJob)
     before = frozenset(sys.modules)
     with recording_file_reads(is_enabled=True) as reads:
         end, report = fit_script(job)

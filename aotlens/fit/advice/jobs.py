@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["JOB", "OUTCOME", "NameFact", "NamesJob", "NamesOutcome", "TrainingJob", "TrainingOutcome"]
+__all__ = ["OUTCOME", "NameFact", "NamesJob", "NamesOutcome", "TrainingJob", "TrainingOutcome"]
 
-JOB, OUTCOME = "job.json", "outcome.json"
+OUTCOME = "outcome.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,9 @@
 Invariant: the script is ended before the backward runs.
 """
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -15,16 +13,16 @@ import torch
 from torch import nn
 
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
-from aotlens.fit.advice.jobs import JOB, NameFact, NamesJob, NamesOutcome
-from aotlens.fit.advice.outcomes import save_outcome
+from aotlens.fit.advice.jobs import OUTCOME, NameFact, NamesJob, NamesOutcome
 from aotlens.fit.fake_values import reading_without_values
 from aotlens.fit.observer import observing_memory
 from aotlens.gpu_emulation.contexts import emulating
-from aotlens.model.codec import decode_record
+from aotlens.model.codec import encode_record
 from aotlens.model.spans import is_users_own
 from aotlens.options import CompileOptions
 from aotlens.session.collector import Collector, StopScript
 from aotlens.session.compile_router import CompileRouter, intercepting_compile
+from aotlens.session.job_folder import read_job, save_answer
 from aotlens.session.run import run_to_end
 from aotlens.session.script.source import load_script, new_module, run_script
 
@@ -33,8 +31,8 @@ __all__ = ["main", "names_of"]
 
 def main(folder: str) -> int:
     """Run the job of a folder and write the outcome there."""
-    job = decode_record(NamesJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
-    save_outcome(folder, names_of(job))
+    job = read_job(folder, NamesJob)
+    save_answer(folder, OUTCOME, encode_record(names_of(job)))
     return 0
 
 

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+from aotlens.session.job_folder import PRINTED
+
 __all__ = ["CHILDREN", "main"]
 
 CHILDREN = {
@@ -20,7 +22,6 @@ CHILDREN = {
     "training": "aotlens.fit.advice.training",
 }
 """The module whose `main` runs a job, by the kind of the job."""
-PRINTED = "printed"
 POLL_S = 0.01
 
 

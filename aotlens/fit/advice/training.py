@@ -3,24 +3,22 @@
 Invariant: both runs start from the same random numbers; the reference runs in eager.
 """
 
-import json
 import random
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from aotlens.fit.advice.jobs import JOB, TrainingJob, TrainingOutcome
-from aotlens.fit.advice.outcomes import save_outcome
+from aotlens.fit.advice.jobs import OUTCOME, TrainingJob, TrainingOutcome
 from aotlens.gpu_emulation.contexts import emulating
-from aotlens.model.codec import decode_record
+from aotlens.model.codec import encode_record
 from aotlens.options import CompileOptions
 from aotlens.session.collector import Collector, StopScript
 from aotlens.session.compile_router import CompileRouter, intercepting_compile
+from aotlens.session.job_folder import read_job, save_answer
 from aotlens.session.run import run_to_end
 from aotlens.session.script.edited import importing_edited, load_edited
 from aotlens.session.script.source import new_module, run_script
@@ -64,8 +62,8 @@ class Recorder:
 
 def main(folder: str) -> int:
     """Run the job of a folder and write the outcome there."""
-    job = decode_record(TrainingJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
-    save_outcome(folder, train(job))
+    job = read_job(folder, TrainingJob)
+    save_answer(folder, OUTCOME, encode_record(train(job)))
     return 0
 
 

@@ -13,15 +13,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aotlens.fit.advice.jobs import JOB, OUTCOME, NamesJob, NamesOutcome, TrainingJob, TrainingOutcome
+from aotlens.fit.advice.jobs import OUTCOME, NamesJob, NamesOutcome, TrainingJob, TrainingOutcome
 from aotlens.fit.job import FitJob
-from aotlens.model.codec import decode, decode_record, encode_record
+from aotlens.model.codec import decode_record
 from aotlens.model.fit import Fit
+from aotlens.session.job_folder import PRINTED, read_answer, write_job
+from aotlens.session.why.observation import read_observation
 from aotlens.view.quantities import limit_text
 
 __all__ = ["Trials", "trials"]
 
-OBSERVED, PRINTED = "observed.json", "printed"
 LIMIT_S = 120.0
 """The time limit of one run."""
 SERVER = "aotlens.fit.advice.server"
@@ -47,14 +48,15 @@ class Trials:
 
     def _fit(self, texts: Mapping[str, str]) -> Fit | None:
         folder = self._run("fit", replace(self.job, texts=dict(texts), to_end=False))
-        data = _read(folder, OBSERVED)
-        report = None if data is None or data["failure"] is not None else decode(data["report"])
-        return None if report is None else report.fit
+        observed = read_observation(folder)
+        if observed is None or observed.failure is not None or observed.report is None:
+            return None
+        return observed.report.fit
 
     def names(self) -> NamesOutcome:
         """Return the names at the first backward of the script as it is."""
         job = NamesJob(self.job.path, self.job.argv, self.job.gpu, self.job.is_real)
-        data = _read(self._run("names", job), OUTCOME)
+        data = read_answer(self._run("names", job), OUTCOME)
         return NamesOutcome() if data is None else decode_record(NamesOutcome, data)
 
     def train(
@@ -66,7 +68,7 @@ class Trials:
             self.job.path, self.job.argv, self.job.gpu, calls, reference, is_reference, dict(texts or {})
         )
         folder = self._run("training", job)
-        data = _read(folder, OUTCOME)
+        data = read_answer(folder, OUTCOME)
         if data is None:
             return TrainingOutcome(
                 f"it ends without a result, or takes longer than {limit_text(self.limit_s)}"
@@ -77,7 +79,7 @@ class Trials:
     def _run(self, kind: str, job: Any) -> str:
         self.runs += 1
         folder = tempfile.mkdtemp(dir=self.folder)
-        Path(folder, JOB).write_text(json.dumps(encode_record(job)), encoding="utf-8")
+        write_job(folder, job)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         if self.process.poll() is None:  # the jobs of a server that was killed have no result
@@ -86,11 +88,6 @@ class Trials:
             self.process.stdin.flush()
             self.process.stdout.readline()
         return folder
-
-
-def _read(folder: str, name: str) -> Any:
-    path = Path(folder, name)
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """The child process that runs a script with edited files, in eager or not, and records what it computes."""
 
-import json
-import os
 import pickle
 import random
 import sys
@@ -11,12 +9,13 @@ from typing import Any
 
 import torch
 
-from aotlens.model.codec import decode_record, encode_record
+from aotlens.model.codec import encode_record
 from aotlens.session.dynamo.log import DynamoLog
+from aotlens.session.job_folder import read_job, save_answer
 from aotlens.session.run import run_to_end
 from aotlens.session.script.edited import importing_edited, load_edited
 from aotlens.session.script.source import new_module, run_script
-from aotlens.session.trials.fix_trials import JOB, OUTCOME, TrialJob
+from aotlens.session.trials.fix_trials import OUTCOME, TrialJob
 from aotlens.session.trials.recorded_calls import Recorder, compare
 from aotlens.torch_api.inductor import with_eager_random_numbers
 
@@ -27,12 +26,10 @@ SEED = 0
 
 def main(folder: str) -> int:
     """Run the job of a folder and write the outcome there."""
-    job = decode_record(TrialJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
+    job = read_job(folder, TrialJob)
     outcome = run_job(job)
     sys.stdout.flush()
-    writing = Path(folder, f"{OUTCOME}.{os.getpid()}")
-    writing.write_text(json.dumps(outcome), encoding="utf-8")
-    writing.replace(Path(folder, OUTCOME))
+    save_answer(folder, OUTCOME, outcome)
     return int(outcome["exit_code"])
 
 

@@ -4,7 +4,6 @@ Invariant: no file of the user's is written.  Each run is its own process with t
 seeds; its output is compared, not shown.
 """
 
-import json
 import math
 import os
 import subprocess
@@ -19,13 +18,14 @@ from typing import Any
 from aotlens.fixes.candidates import files_of
 from aotlens.fixes.rules import proposed
 from aotlens.fixes.search import Attempt, Limits, SearchResult, find_fixes
-from aotlens.model.codec import decode_record, encode_record
+from aotlens.model.codec import decode_record
 from aotlens.model.dynamo import Dynamo
+from aotlens.session.job_folder import PRINTED, read_answer, write_job
 from aotlens.view.quantities import clock, counted
 
 __all__ = ["FixTrials", "TrialJob", "load_trial_run", "proposed_count", "read_texts", "try_fixes"]
 
-JOB, OUTCOME = "job.json", "outcome.json"
+OUTCOME = "outcome.json"
 LEAST_SECONDS = 120.0
 """The least time limit of a run, however fast the script is."""
 TIMES_LONGER = 5.0
@@ -151,9 +151,9 @@ class ChildRunner:
         )
         folder = tempfile.mkdtemp(dir=self.folder)
         job = TrialJob(self.path, self.argv, dict(texts), is_eager, os.path.join(self.folder, "eager.pickle"))
-        Path(folder, JOB).write_text(json.dumps(encode_record(job)), encoding="utf-8")
+        write_job(folder, job)
         command = [sys.executable, "-m", "aotlens.session.trials.child", folder]
-        printed = Path(folder, "printed")
+        printed = Path(folder, PRINTED)
         none = subprocess.DEVNULL
         with printed.open("wb") as out:
             try:
@@ -163,12 +163,12 @@ class ChildRunner:
             except subprocess.TimeoutExpired:
                 return None
         text = printed.read_text(encoding="utf-8", errors="replace")
-        outcome = Path(folder, OUTCOME)
-        if not outcome.exists():
+        outcome = read_answer(folder, OUTCOME)
+        if outcome is None:
             return TrialRun(
                 done.returncode, tuple(text.splitlines()), "it ended without a result", None, None
             )
-        return load_trial_run(json.loads(outcome.read_text(encoding="utf-8")), text)
+        return load_trial_run(outcome, text)
 
 
 def load_trial_run(outcome: Mapping[str, Any], printed: str) -> TrialRun:

@@ -1,30 +1,28 @@
 """The child process of `aotlens why`: it runs the script like `python SCRIPT ARGS…`, with a listener."""
 
-import json
 import platform
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
 from aotlens.diagnostics.tracing import dynamo_findings, from_not_compiled, is_graph_break
-from aotlens.model.codec import decode_record
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.report import Report
 from aotlens.session.dynamo.log import DynamoLog
+from aotlens.session.job_folder import read_job
 from aotlens.session.processes.log import ProcessLog
 from aotlens.session.run import ScriptEnd, run_to_end
 from aotlens.session.script.source import load_script, new_module, run_script
 from aotlens.session.why.cache_keys import load_keys, save_keys
-from aotlens.session.why.observation import JOB, WhyJob, save_observation
+from aotlens.session.why.observation import WhyJob, save_observation
 
 __all__ = ["main"]
 
 
 def main(folder: str) -> int:
     """Run the script, write the report to the folder, and return the script's exit code."""
-    job = decode_record(WhyJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
+    job = read_job(folder, WhyJob)
     if job.forecast_seconds:
         from aotlens.session.why.forecast import forecast_script  # only if a forecast is requested
 

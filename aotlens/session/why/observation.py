@@ -4,28 +4,26 @@ Invariant: the script has its own backend, arguments, standard input and random 
 stderr at once, and its exit code stays its own.
 """
 
-import json
-import os
 import signal
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotlens.model.codec import decode, decode_record, encode, encode_record
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
+from aotlens.session.job_folder import read_answer, save_answer, write_job
 from aotlens.view.quantities import limit_text
 
 if TYPE_CHECKING:  # it imports torch, which only the child has loaded
     from aotlens.session.run import ScriptEnd
 
-__all__ = ["Observation", "WhyJob", "observe_script", "save_observation"]
+__all__ = ["Observation", "WhyJob", "observe_script", "read_observation", "save_observation"]
 
 WHY_CHILD = "aotlens.session.why.child"
-JOB, OBSERVED = "job.json", "observed.json"
+OBSERVED = "observed.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +63,13 @@ def observe_script(job: Any, child: str = WHY_CHILD, time_limit_s: float | None 
     `child` is the module that the new process runs; it reads the job and calls `save_observation`.
     """
     with tempfile.TemporaryDirectory(prefix="aotlens-why-") as folder:
-        Path(folder, JOB).write_text(json.dumps(encode_record(job)), encoding="utf-8")
+        write_job(folder, job)
         command = [sys.executable, "-m", child, folder]
         try:
             done = subprocess.run(command, stdout=sys.stderr.fileno(), check=False, timeout=time_limit_s)
         except subprocess.TimeoutExpired:
             return Observation(TIMED_OUT, "", _timeout(time_limit_s), None)
-        observed = Path(folder, OBSERVED)
-        if not observed.exists():
-            return Observation(_exit_code(done.returncode), "", None, None)
-        return _observed(json.loads(observed.read_text(encoding="utf-8")))
+        return read_observation(folder) or Observation(_exit_code(done.returncode), "", None, None)
 
 
 def _timeout(time_limit_s: float | None) -> Failure:
@@ -96,7 +91,11 @@ def signal_of_exit_code(exit_code: int) -> str:
         return ""
 
 
-def _observed(data: dict[str, Any]) -> Observation:
+def read_observation(folder: str) -> Observation | None:
+    """Return what the child wrote; None if it was killed before."""
+    data = read_answer(folder, OBSERVED)
+    if data is None:
+        return None
     failure = data["failure"]
     return Observation(
         data["exit_code"],
@@ -121,8 +120,5 @@ def save_observation(folder: str, end: "ScriptEnd", report: Report, files: tuple
         "report": encode(report),
         "files": files,
     }
-    path = Path(folder, OBSERVED)
-    writing = path.with_suffix(f".{os.getpid()}")
-    writing.write_text(json.dumps(observed), encoding="utf-8")
-    writing.replace(path)
+    save_answer(folder, OBSERVED, observed)
     return end.exit_code
