@@ -135,7 +135,6 @@ class Measurement:
         from aotlens.fit.observer import observing_memory
         from aotlens.fit.rank_process import set_rank_variables
         from aotlens.fit.step import fit_of
-        from aotlens.options import CompileOptions
         from aotlens.session.collector import Collector, StopScript
         from aotlens.session.compile_router import CompileRouter, intercepting_compile
         from aotlens.session.script.source import load_script, new_module, run_script
@@ -155,8 +154,7 @@ class Measurement:
         register_optimizer_step_post_hook(after_step)
         loaded = load_script(script)
         module = new_module(loaded, "__main__")
-        options = CompileOptions(backend="eager", strict=False)
-        router = CompileRouter(options, Collector(script), keep_going=True)
+        router = CompileRouter.for_observation(Collector(script))
         with (
             profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler,
             intercepting_compile(router),

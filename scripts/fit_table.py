@@ -178,7 +178,6 @@ def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
     from torch.optim.optimizer import register_optimizer_step_post_hook
     from torch.profiler import ProfilerActivity, profile
 
-    from aotlens.options import CompileOptions
     from aotlens.session.collector import Collector, StopScript
     from aotlens.session.compile_router import CompileRouter, intercepting_compile
     from aotlens.session.script.source import load_script, new_module, run_script
@@ -198,7 +197,7 @@ def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
     register_optimizer_step_post_hook(after_step)
     loaded = load_script(script)
     module = new_module(loaded, "__main__")
-    router = CompileRouter(CompileOptions(backend="eager", strict=False), collector, keep_going=True)
+    router = CompileRouter.for_observation(collector)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
         try:
             with collector.listening(), intercepting_compile(router):

@@ -31,7 +31,6 @@ from aotlens.ir.origin import Frames
 from aotlens.model.fit import Fit
 from aotlens.model.report import Report
 from aotlens.model.spans import location
-from aotlens.options import CompileOptions
 from aotlens.session.collector import Collector, StopScript
 from aotlens.session.compile_router import CompileRouter, intercepting_compile
 from aotlens.session.errors.unavailable import without_fake_option
@@ -66,7 +65,7 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
     watch = StepWatch(job.to_end, collector.compiled)
 
     def script() -> None:
-        router = CompileRouter(CompileOptions(backend="eager", strict=False), collector, keep_going=True)
+        router = CompileRouter.for_observation(collector)
         with ExitStack() as stack:
             stack.enter_context(importing_edited(job.texts))
             stack.enter_context(collector.listening())

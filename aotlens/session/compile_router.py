@@ -61,6 +61,13 @@ class CompileRouter:
     keep_going: bool = False
     """Continue the script in eager even after a mistake in the options (a policy that names no value)."""
 
+    @classmethod
+    def for_observation(cls, collector: Collector) -> "CompileRouter":
+        """Return the router of a run whose operators are observed or compared: nothing is fused, nothing
+        ends it.
+        """
+        return cls(CompileOptions(backend="eager", strict=False), collector, keep_going=True)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> "CompileRouter":
         """Return itself: lightning copies what it passes to `torch.compile`, and a new backend recompiles."""
         return self

@@ -19,7 +19,6 @@ from aotlens.fit.observer import observing_memory
 from aotlens.gpu_emulation.contexts import emulating
 from aotlens.model.codec import encode_record
 from aotlens.model.spans import is_users_own
-from aotlens.options import CompileOptions
 from aotlens.session.collector import Collector, StopScript
 from aotlens.session.compile_router import CompileRouter, intercepting_compile
 from aotlens.session.job_folder import read_job, save_answer
@@ -48,9 +47,7 @@ def names_of(job: NamesJob) -> NamesOutcome:
 
     def script() -> None:
         loaded = load_script(job.path)
-        router = CompileRouter(
-            CompileOptions(backend="eager", strict=False), Collector(job.path), keep_going=True
-        )
+        router = CompileRouter.for_observation(Collector(job.path))
         with ExitStack() as stack:
             stack.enter_context(intercepting_compile(router))
             stack.enter_context(emulating(job.gpu, fake=not job.is_real))

@@ -15,7 +15,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from aotlens.fit.advice.jobs import OUTCOME, TrainingJob, TrainingOutcome
 from aotlens.gpu_emulation.contexts import emulating
 from aotlens.model.codec import encode_record
-from aotlens.options import CompileOptions
 from aotlens.session.collector import Collector, StopScript
 from aotlens.session.compile_router import CompileRouter, intercepting_compile
 from aotlens.session.job_folder import read_job, save_answer
@@ -89,8 +88,7 @@ def train(job: TrainingJob) -> TrainingOutcome:
             if job.is_reference:
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             else:
-                options = CompileOptions(backend="eager", strict=False)
-                router = CompileRouter(options, Collector(job.path), keep_going=True)
+                router = CompileRouter.for_observation(Collector(job.path))
                 stack.enter_context(intercepting_compile(router))
             try:
                 run_script(loaded, new_module(loaded, "__main__"), job.argv)
