@@ -5,6 +5,7 @@ Invariant: nothing is printed here, and the script's stdout and exit code stay i
 """
 
 import platform
+import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +29,9 @@ from aotlens.session.script.source import load_script, new_module, run_script
 from aotlens.session.verify import Verifier
 from aotlens.view.verdicts import exit_code_of, verdict_of
 
-__all__ = ["ScriptEnd", "ScriptRun", "compile_within", "run_compiled", "run_to_end"]
+__all__ = ["ScriptEnd", "ScriptRun", "compile_within", "run_compiled", "run_to_end", "seed_random_numbers"]
+
+SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +164,11 @@ def run_to_end(work: Callable[[], None], path: str) -> ScriptEnd:
         failure = failure_of(error, path)
         return ScriptEnd(failure.exit_code, "", failure)
     return ScriptEnd()
+
+
+def seed_random_numbers() -> None:
+    """Seed the random numbers, so that every run has the same, also if the script sets no seed."""
+    torch.manual_seed(SEED)
+    random.seed(SEED)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(SEED)

@@ -3,7 +3,6 @@
 Invariant: both runs start from the same random numbers; the reference runs in eager.
 """
 
-import random
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -18,13 +17,12 @@ from aotlens.model.codec import encode_record
 from aotlens.session.collector import Collector, StopScript
 from aotlens.session.compile_router import CompileRouter, intercepting_compile
 from aotlens.session.job_folder import read_job, save_answer
-from aotlens.session.run import run_to_end
+from aotlens.session.run import run_to_end, seed_random_numbers
 from aotlens.session.script.edited import importing_edited, load_edited
 from aotlens.session.script.source import new_module, run_script
 
 __all__ = ["distance", "main", "train"]
 
-SEED = 0
 Parameters = dict[str, torch.Tensor]
 
 
@@ -72,10 +70,7 @@ def train(job: TrainingJob) -> TrainingOutcome:
 
     def script() -> None:
         loaded = load_edited(job.path, job.texts)
-        torch.manual_seed(SEED)
-        random.seed(SEED)
-        if "numpy" in sys.modules:
-            sys.modules["numpy"].random.seed(SEED)
+        seed_random_numbers()
         hooks = (
             register_optimizer_step_pre_hook(recorder.step_begins),
             register_optimizer_step_post_hook(recorder.step_ends),

@@ -1,7 +1,6 @@
 """The child process that runs a script with edited files, in eager or not, and records what it computes."""
 
 import pickle
-import random
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 from aotlens.model.codec import encode_record
 from aotlens.session.dynamo.log import DynamoLog
 from aotlens.session.job_folder import read_job, save_answer
-from aotlens.session.run import run_to_end
+from aotlens.session.run import run_to_end, seed_random_numbers
 from aotlens.session.script.edited import importing_edited, load_edited
 from aotlens.session.script.source import new_module, run_script
 from aotlens.session.trials.fix_trials import OUTCOME, TrialJob
@@ -20,8 +19,6 @@ from aotlens.session.trials.recorded_calls import Recorder, compare
 from aotlens.torch_api.inductor import with_eager_random_numbers
 
 __all__ = ["main", "run_job"]
-
-SEED = 0
 
 
 def main(folder: str) -> int:
@@ -40,7 +37,7 @@ def run_job(job: TrialJob) -> dict[str, Any]:
     def script() -> None:
         loaded = load_edited(job.path, job.texts)
         module = new_module(loaded, "__main__")
-        _seed()
+        seed_random_numbers()
         stance = torch.compiler.set_stance("force_eager") if job.is_eager else nullcontext()
         with (
             importing_edited(job.texts),
@@ -66,14 +63,6 @@ def run_job(job: TrialJob) -> dict[str, Any]:
         "dynamo": None if dynamo is None else encode_record(dynamo),
         "comparison": comparison,
     }
-
-
-def _seed() -> None:
-    """Seed the random numbers, so that every run has the same, also if the script sets no seed."""
-    torch.manual_seed(SEED)
-    random.seed(SEED)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(SEED)
 
 
 if __name__ == "__main__":
