@@ -31,7 +31,7 @@ def compile_sites(source: Source, function: Function | None) -> list[CompileSite
     sites = [
         CompileSite(node, _bound_name(source, node))
         for node in source.nodes(ast.Call)
-        if isinstance(node, ast.Call) and _is_compile(source, node) and node.args
+        if _is_compile(source, node) and node.args
     ]
     named = [
         site
@@ -79,7 +79,7 @@ def calls_of(source: Source, function: Function | None) -> Iterator[ast.Call]:
     """Yield the calls of the compiled function, in the order of the source."""
     names = {site.name for site in compile_sites(source, function) if site.name}
     for node in source.nodes(ast.Call):
-        if isinstance(node, ast.Call) and source.code(node.func) in names:
+        if source.code(node.func) in names:
             yield node
 
 

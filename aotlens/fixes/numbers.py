@@ -49,7 +49,6 @@ def numbers(site: ValueSite) -> Iterator[Candidate | None]:
 
 def _attribute(source: Source, name: str, site: ValueSite) -> Iterator[Candidate | None]:
     for owner in source.nodes(ast.ClassDef):
-        assert isinstance(owner, ast.ClassDef)
         first = _initial(source, owner, name)
         value = None if first is None else first.value
         if (
@@ -81,8 +80,7 @@ def _holds_line(source: Source, owner: ast.ClassDef, site: ValueSite) -> bool:
         return True
     inside = owner.lineno <= span.line <= (owner.end_lineno or owner.lineno)
     return inside or not any(
-        isinstance(definition, ast.ClassDef)
-        and definition.lineno <= span.line <= (definition.end_lineno or definition.lineno)
+        definition.lineno <= span.line <= (definition.end_lineno or definition.lineno)
         for definition in source.nodes(ast.ClassDef)
     )
 
@@ -156,10 +154,9 @@ def _argument(site: ValueSite, name: str) -> Candidate | None:
 def _learning_rate(source: Source, key: str) -> Candidate | None:
     """Return `lr=torch.tensor(0.1)` for the optimizer, with every later value written into that tensor."""
     definitions, written = [], []
-    for node in source.nodes(ast.Call):
-        assert isinstance(node, ast.Call)
-        for keyword in node.keywords:
-            is_optimizer = "optim" in source.code(node.func) or source.code(node.func)[:1].isupper()
+    for call in source.nodes(ast.Call):
+        for keyword in call.keywords:
+            is_optimizer = "optim" in source.code(call.func) or source.code(call.func)[:1].isupper()
             if keyword.arg == key and is_optimizer and "tensor(" not in source.code(keyword.value):
                 definitions.append(
                     source.replace(keyword.value, f"torch.tensor({source.code(keyword.value)})")

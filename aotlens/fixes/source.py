@@ -8,12 +8,14 @@ import io
 import tokenize
 from collections.abc import Iterator
 from functools import cached_property
+from typing import TypeVar
 
 from aotlens.model.source import Edit, Span
 
 __all__ = ["Function", "Source"]
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Node = TypeVar("Node", bound=ast.AST)
 
 
 class Source:
@@ -92,7 +94,8 @@ class Source:
         matches = exact or (named if len(named) == 1 else [])
         return matches[0] if matches else None
 
-    def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+    def nodes(self, *kinds: type[Node]) -> Iterator[Node]:
+        """Yield the nodes of these kinds in the order of `ast.walk`."""
         return (node for node in ast.walk(self.tree) if isinstance(node, kinds))
 
     def indent(self, statement: ast.stmt) -> str | None:

@@ -108,7 +108,7 @@ def _consumer(site: BreakSite) -> Candidate | None:
     consumers = {
         function
         for node in source.nodes(ast.Call)
-        if isinstance(node, ast.Call) and source.code(node.func) == generator.name
+        if source.code(node.func) == generator.name
         for function in (source.function(node),)
         if function is not None and function is not generator
     }

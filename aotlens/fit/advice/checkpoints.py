@@ -48,7 +48,6 @@ def checkpoints(site: Site) -> Iterator[Proposal | None]:
 def _calls_in_loops(source: Source) -> Iterator[ast.Call]:
     """Yield `block(x)` in `for block in blocks`, within a method."""
     for loop in source.nodes(ast.For):
-        assert isinstance(loop, ast.For)
         names = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
         function = source.function(loop)
         if function is None or source.enclosing_class(function) is None or function.name == "__init__":
@@ -64,7 +63,6 @@ def _calls_of_attributes(source: Source, site: Site) -> Iterator[ast.Call]:
     """Yield `self.encoder(x)` for modules with submodules; what saves most at the peak first."""
     calls = []
     for owner in source.nodes(ast.ClassDef):
-        assert isinstance(owner, ast.ClassDef)
         attributes = _modules_of(source, owner)
         for node in ast.walk(owner):
             match node:
@@ -153,19 +151,18 @@ def _ordinal(source: Source, call: ast.Call) -> int:
 def _sequential_calls(source: Source, site: Site) -> Iterator[tuple[ast.Call, int]]:
     """Yield calls of an `nn.Sequential` with one argument, with the number of its items."""
     items = {name: fact.length for name, fact in site.names.items() if fact.type_name == "Sequential"}
-    for node in source.nodes(ast.Assign):
-        match node:
+    for assignment in source.nodes(ast.Assign):
+        match assignment:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)],
                 value=ast.Call(func=made, args=args),
             ) if source.code(made).rpartition(".")[2] == "Sequential":
                 is_starred = any(isinstance(argument, ast.Starred) for argument in args)
                 items[f"self.{name}"] = max(SEGMENTS) + 1 if is_starred else len(args)
-    for node in source.nodes(ast.Call):
-        assert isinstance(node, ast.Call)
-        function = source.code(node.func)
-        if function in items and len(node.args) == 1 and not node.keywords and _is_free(source, node):
-            yield node, items[function]
+    for call in source.nodes(ast.Call):
+        function = source.code(call.func)
+        if function in items and len(call.args) == 1 and not call.keywords and _is_free(source, call):
+            yield call, items[function]
 
 
 def _in_segments(source: Source, call: ast.Call, segments: int) -> Proposal | None:

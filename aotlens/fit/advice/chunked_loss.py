@@ -38,7 +38,6 @@ def chunked_losses(site: Site) -> Iterator[Proposal | None]:
         if not source.imports("torch") or NAME in source.text:
             continue
         for loss in source.nodes(ast.Call):
-            assert isinstance(loss, ast.Call)
             if source.code(loss.func).rpartition(".")[2] == "cross_entropy" and len(loss.args) == 2:
                 yield _chunked(source, loss)
 

@@ -31,11 +31,7 @@ def gradients_to_none(site: Site) -> Iterator[Proposal | None]:
 
 def _zero_grad_calls(source: Source) -> Iterator[ast.Call]:
     for node in source.nodes(ast.Call):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "zero_grad"
-        ):
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "zero_grad":
             yield node
 
 

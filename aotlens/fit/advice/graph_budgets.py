@@ -33,9 +33,7 @@ def graph_budgets(site: Site) -> Iterator[Proposal | None]:
 
 def _edits(source: Source, fraction: float) -> Iterator[Edit | None]:
     keywords = {"backend": OURS, "options": f'{{"memory_budget": {fraction}}}'}
-    calls = [
-        node for node in source.nodes(ast.Call) if isinstance(node, ast.Call) and _compiles(source, node.func)
-    ]
+    calls = [node for node in source.nodes(ast.Call) if _compiles(source, node.func)]
     for call in calls:
         yield _with_budget(source, call, fraction)
     functions = {call.func for call in calls}

@@ -65,7 +65,6 @@ def optimizer_kernels(site: Site) -> Iterator[Proposal | None]:
 def _constructors(source: Source, site: Site) -> Iterator[tuple[ast.Call, str]]:
     """Yield the calls that make an optimizer, with its class."""
     for node in source.nodes(ast.Call):
-        assert isinstance(node, ast.Call)
         name = source.code(node.func).rpartition(".")[2]
         if name in WITH_FOREACH and node.args:
             yield node, name
@@ -81,8 +80,7 @@ def _ordinal(source: Source, call: ast.Call) -> int:
     """Return how many calls of the same function precede this one."""
     text = source.code(call.func)
     return sum(
-        isinstance(node, ast.Call) and source.code(node.func) == text and node.lineno < call.lineno
-        for node in source.nodes(ast.Call)
+        source.code(node.func) == text and node.lineno < call.lineno for node in source.nodes(ast.Call)
     )
 
 

@@ -65,9 +65,7 @@ def _backward_calls(source: Source) -> Iterator[ast.Call]:
     calls = [
         node
         for node in source.nodes(ast.Call)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("backward", "manual_backward")
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("backward", "manual_backward")
     ]
     yield from sorted(calls, key=lambda call: (call.lineno, call.col_offset))
 
