@@ -1,6 +1,7 @@
 """The kinds of edits, in the order in which edits of several kinds are made."""
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from aotlens.fit.advice.accumulation import micro_batches
 from aotlens.fit.advice.checkpoints import checkpoints
@@ -79,10 +80,15 @@ def _edits(proposal: Proposal, file: str) -> tuple[Edit, ...]:
 
 
 def _sources(texts: Mapping[str, str]) -> dict[str, Source]:
-    sources = {}
-    for file, text in texts.items():
-        try:
-            sources[file] = Source(file, text)
-        except SyntaxError:
-            continue
-    return sources
+    """Return the files that parse."""
+    sources = {file: _source(file, text) for file, text in texts.items()}
+    return {file: source for file, source in sources.items() if source is not None}
+
+
+@lru_cache(maxsize=256)
+def _source(file: str, text: str) -> Source | None:
+    """Parse a text once: the rules read all files again after each edit, which changes one or two of them."""
+    try:
+        return Source(file, text)
+    except SyntaxError:
+        return None
