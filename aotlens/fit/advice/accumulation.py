@@ -18,9 +18,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from aotlens.fit.advice.gradients import _owner
+from aotlens.fit.advice.gradients import owner_of_call
 from aotlens.fit.advice.proposals import Proposal, Site, proposal
-from aotlens.fit.advice.step import INDENT, TrainingStep, names_in
+from aotlens.fit.advice.step import INDENT, TrainingStep, lines_of, names_in
 from aotlens.model.edits import edited
 from aotlens.model.source import Edit, Span
 
@@ -44,9 +44,8 @@ def micro_batches(site: Site) -> Iterator[Proposal | None]:
 
 def _batches(site: Site, step: TrainingStep) -> Iterator[tuple[str, ...]]:
     """Yield the tensors without gradient that the step reads, by equal first size, most names first."""
-    statements = step.block[step.first : step.last + 1]
-    stored = set().union(*(names_in(statement, ast.Store) for statement in statements))
-    read = set().union(*(names_in(statement, ast.Load) for statement in statements)) - stored
+    stored = set().union(*(names_in(statement, ast.Store) for statement in step.statements))
+    read = set().union(*(names_in(statement, ast.Load) for statement in step.statements)) - stored
     by_size: dict[int, list[str]] = {}
     for name in sorted(read):
         fact = site.names.get(name)
@@ -60,7 +59,7 @@ def _batches(site: Site, step: TrainingStep) -> Iterator[tuple[str, ...]]:
 def _accumulated(
     site: Site, step: TrainingStep, batch: Sequence[str], parts: int, is_mean: bool
 ) -> Proposal | None:
-    source, statements = step.source, step.block[step.first : step.last + 1]
+    source, statements = step.source, step.statements
     loss = _loss(site, step)
     indent = source.indent(statements[0])
     stored = set().union(*(names_in(statement, ast.Store) for statement in statements))
@@ -74,7 +73,7 @@ def _accumulated(
         return None
     first = batch[0]
     share = f" * len({first}_part) / len({first})" if is_mean else ""
-    zeroed = [statement for statement in statements if _owner(statement, "zero_grad") is not None]
+    zeroed = [statement for statement in statements if owner_of_call(statement, "zero_grad") is not None]
     body = _body(step, batch, zeroed, (loss, share))
     chunks = [f"{name}.chunk({parts})" for name in batch]
     loop = f"for {first}_part in {chunks[0]}:"
@@ -84,8 +83,7 @@ def _accumulated(
     text = "".join(f"{indent}{line}\n" for line in lines) + body
     text += "".join(f"{indent}{INDENT}{name}_total += {name}.detach(){share}\n" for name in used)
     text += "".join(f"{indent}{name} = {name}_total\n" for name in used)
-    last = statements[-1]
-    span = Span(source.file, statements[0].lineno, 0, (last.end_lineno or last.lineno) + 1, 0)
+    span = lines_of(source, statements[0], statements[-1])
     how = "weighted by their sizes" if is_mean else "added up"
     title = f"Accumulate the gradients of {parts} micro batches, {how}"
     return proposal("gradient accumulation", "gradient accumulation", title, Edit(span, text))
@@ -111,7 +109,7 @@ def _body(
 ) -> str:
     """Return the statements with the parts in place of the batch, indented."""
     source, lines = step.source, []
-    for statement in step.block[step.first : step.last + 1]:
+    for statement in step.statements:
         if statement in left_out:
             continue
         edits = [
@@ -121,9 +119,8 @@ def _body(
         ]
         if statement is step.backward and loss[1]:
             edits.append(source.replace(loss[0], f"({loss[0].id}{loss[1]})"))
-        line, end = statement.lineno, statement.end_lineno or statement.lineno
-        text = source.between(Span(source.file, line, 0, end + 1, 0))
-        text = edited(text, [_moved(edit, 1 - line) for edit in edits])
+        text = source.between(lines_of(source, statement, statement))
+        text = edited(text, [_moved(edit, 1 - statement.lineno) for edit in edits])
         lines += [INDENT + row if row.strip() else row for row in text.splitlines(keepends=True)]
     return "".join(lines)
 

@@ -14,7 +14,7 @@ from aotlens.fit.advice.proposals import Proposal, Site, proposal
 from aotlens.fit.advice.step import TrainingStep, names_in
 from aotlens.fixes.source import Source
 
-__all__ = ["deletions", "gradients_to_none", "moved_zero_grad"]
+__all__ = ["deletions", "gradients_to_none", "moved_zero_grad", "owner_of_call"]
 
 
 def gradients_to_none(site: Site) -> Iterator[Proposal | None]:
@@ -45,7 +45,7 @@ def moved_zero_grad(site: Site) -> Iterator[Proposal | None]:
     if step is None:
         return
     for statement in step.forward:
-        owner = _owner(statement, "zero_grad")
+        owner = owner_of_call(statement, "zero_grad")
         if owner is None:
             continue
         text = step.source.code(statement)
@@ -62,7 +62,7 @@ def moved_zero_grad(site: Site) -> Iterator[Proposal | None]:
             yield proposal("zero_grad", group, title, deleted, after)
 
 
-def _owner(statement: ast.stmt, method: str) -> str | None:
+def owner_of_call(statement: ast.stmt, method: str) -> str | None:
     """Return `optimizer` of the statement `optimizer.zero_grad()`."""
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attribute))):

@@ -11,7 +11,7 @@ from aotlens.fit.advice.jobs import NameFact, NamesOutcome
 from aotlens.fixes.source import Source
 from aotlens.model.source import Edit, Span
 
-__all__ = ["TrainingStep", "backward_ordinal", "find_step", "indented", "names_in", "wrapped"]
+__all__ = ["TrainingStep", "backward_ordinal", "find_step", "indented", "lines_of", "names_in", "wrapped"]
 
 INDENT = "    "
 
@@ -27,6 +27,11 @@ class TrainingStep:
     """The index of the first statement whose result requires a gradient."""
     last: int
     """The index of the statement that calls the backward."""
+
+    @property
+    def statements(self) -> tuple[ast.stmt, ...]:
+        """Return the forward and the backward."""
+        return self.block[self.first : self.last + 1]
 
     @property
     def forward(self) -> tuple[ast.stmt, ...]:
@@ -104,7 +109,7 @@ def indented(source: Source, statements: tuple[ast.stmt, ...]) -> str | None:
     first, last = statements[0], statements[-1]
     if source.indent(first) is None:
         return None
-    lines = source.between(_lines_of(source, first, last)).splitlines(keepends=True)
+    lines = source.between(lines_of(source, first, last)).splitlines(keepends=True)
     return "".join(INDENT + line if line.strip() else line for line in lines)
 
 
@@ -114,8 +119,9 @@ def wrapped(source: Source, statements: tuple[ast.stmt, ...], header: str) -> Ed
     indent = source.indent(statements[0])
     if text is None or indent is None:
         return None
-    return Edit(_lines_of(source, statements[0], statements[-1]), f"{indent}{header}\n{text}")
+    return Edit(lines_of(source, statements[0], statements[-1]), f"{indent}{header}\n{text}")
 
 
-def _lines_of(source: Source, first: ast.stmt, last: ast.stmt) -> Span:
+def lines_of(source: Source, first: ast.stmt, last: ast.stmt) -> Span:
+    """Return the whole lines from one statement to another."""
     return Span(source.file, first.lineno, 0, (last.end_lineno or last.lineno) + 1, 0)
