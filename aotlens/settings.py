@@ -14,7 +14,16 @@ from typing import Any
 from aotlens.errors import UserError
 from aotlens.policy import FORMS, Policy
 
-__all__ = ["TRACE_SETTINGS", "Setting", "project_settings"]
+__all__ = ["TRACE_SETTINGS", "Kind", "Setting", "checked_value", "project_settings", "project_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The values that a setting takes."""
+
+    accepts: str
+    read: Callable[[Any], Any]
+    """Returns the value, or None for one that does not fit; a UserError with more details is shown too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +38,7 @@ class Setting:
     """Its name below `aotlens.` in an editor."""
     field: str
     """Its name in this code."""
-    accepts: str
-    read: Callable[[Any], Any]
-    """Returns the value, or None for one that does not fit."""
+    kind: Kind
     means: str
 
 
@@ -54,8 +61,7 @@ TRACE_SETTINGS: tuple[Setting, ...] = (
         "--backend",
         "backend",
         "backend",
-        '"eager" or "inductor"',
-        _one_of("eager", "inductor"),
+        Kind('"eager" or "inductor"', _one_of("eager", "inductor")),
         "code generation; `inductor` generates kernels and shows them",
     ),
     Setting(
@@ -63,8 +69,7 @@ TRACE_SETTINGS: tuple[Setting, ...] = (
         "--dynamic",
         "dynamic",
         "dynamic",
-        "true or false",
-        lambda value: value if isinstance(value, bool) else None,
+        Kind("true or false", lambda value: value if isinstance(value, bool) else None),
         "trace with symbolic sizes",
     ),
     Setting(
@@ -72,8 +77,7 @@ TRACE_SETTINGS: tuple[Setting, ...] = (
         "--policy",
         "policy",
         "policy",
-        f"a policy ({', '.join(FORMS)})",
-        _policy,
+        Kind(f"a policy ({', '.join(FORMS)})", _policy),
         "what is saved for the backward and what is recomputed",
     ),
     Setting(
@@ -81,8 +85,7 @@ TRACE_SETTINGS: tuple[Setting, ...] = (
         "--gpu",
         "gpu",
         "gpu",
-        'a GPU, as "h100"',
-        lambda value: value if isinstance(value, str) and value else None,
+        Kind('a GPU, as "h100"', lambda value: value if isinstance(value, str) and value else None),
         "also show the kernels for this GPU",
     ),
     Setting(
@@ -90,43 +93,70 @@ TRACE_SETTINGS: tuple[Setting, ...] = (
         "--time-limit",
         "timeLimitSeconds",
         "time_limit_s",
-        "seconds, above 0",
-        _seconds,
+        Kind("seconds, above 0", _seconds),
         "a trace that runs longer is stopped",
     ),
 )
+
+
+def checked_value(kind: Kind, value: Any, where: str) -> Any:
+    """Return the value of the setting that `where` names.
+
+    Raises:
+        UserError: it does not fit.
+    """
+    try:
+        checked = kind.read(value)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    if checked is None:
+        raise UserError(f"{where} takes {kind.accepts}, found {value!r}")
+    return checked
+
+
+def project_table(path: Path) -> dict[str, Any] | None:
+    """Return `[tool.aotlens]` of a pyproject.toml; None without that table.
+
+    Raises:
+        UserError: the file cannot be read, or has something else of that name.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("aotlens")
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        raise UserError(f"{path}: [tool.aotlens] is not a table")
+    return _with_dashes(table)
+
+
+def _with_dashes(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with `step_peak` as `step-peak`; patterns, which are keys too, stay as they are."""
+    dashed = {name.replace("_", "-"): value for name, value in table.items()}
+    for name in ("per-file", "per-target"):
+        rows = dashed.get(name)
+        if isinstance(rows, dict):
+            dashed[name] = {
+                pattern: _with_dashes(row) if isinstance(row, dict) else row for pattern, row in rows.items()
+            }
+    return dashed
 
 
 def project_settings(file: str) -> dict[str, Any]:
     """Return the trace settings of the nearest pyproject.toml with `[tool.aotlens]`, by field.
 
     Raises:
-        UserError: the file cannot be read, or a value does not fit.
+        UserError: as `project_table`; also if a value does not fit.
     """
     for folder in Path(file).resolve().parents:
         path = folder / "pyproject.toml"
-        if not path.is_file():
-            continue
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("aotlens")
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot read {path}: {error}") from error
-        if isinstance(table, Mapping):
-            return _values(path, table)
+        table = project_table(path) if path.is_file() else None
+        if table is not None:
+            where = f"{path}: [tool.aotlens]"
+            return {
+                setting.field: checked_value(setting.kind, table[setting.key], f"{where} {setting.key}")
+                for setting in TRACE_SETTINGS
+                if setting.key in table
+            }
     return {}
-
-
-def _values(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for setting in TRACE_SETTINGS:
-        value = table.get(setting.key, table.get(setting.key.replace("-", "_")))
-        if value is None:
-            continue
-        where = f"{path}: [tool.aotlens] {setting.key}"
-        try:
-            values[setting.field] = setting.read(value)
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from error
-        if values[setting.field] is None:
-            raise UserError(f"{where} takes {setting.accepts}, found {value!r}")
-    return values

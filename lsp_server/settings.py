@@ -104,11 +104,11 @@ def _shared(setting: Setting) -> Check:
         if setting.field == "gpu" and value in (None, ""):
             return True
         try:
-            return setting.read(value) is not None
+            return setting.kind.read(value) is not None
         except UserError:
             return False
 
-    return fits, f"{setting.accepts}, or null" if setting.field == "gpu" else setting.accepts
+    return fits, f"{setting.kind.accepts}, or null" if setting.field == "gpu" else setting.kind.accepts
 
 
 BOOL: Check = (lambda value: isinstance(value, bool), "true or false")

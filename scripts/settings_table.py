@@ -7,7 +7,7 @@ def main() -> None:
     print("| option | editor | `[tool.aotlens]` | takes | means |\n|---|---|---|---|---|")
     for setting in TRACE_SETTINGS:
         names = f"`{setting.option}` | `aotlens.{setting.editor}` | `{setting.key}`"
-        accepts = setting.accepts.replace("|", "\\|")
+        accepts = setting.kind.accepts.replace("|", "\\|")
         print(f"| {names} | {accepts} | {setting.means} |")
 
 

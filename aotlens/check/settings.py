@@ -5,8 +5,7 @@ and the valid values; nothing is ignored silently.
 """
 
 import difflib
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -19,7 +18,7 @@ from aotlens.diagnostics.rules import near_codes
 from aotlens.errors import UserError
 from aotlens.model.report import Severity
 from aotlens.policy import size_bytes
-from aotlens.settings import TRACE_SETTINGS
+from aotlens.settings import TRACE_SETTINGS, Kind, checked_value, project_table
 from aotlens.worker.protocol import TraceOptions
 
 __all__ = ["SEVERITIES", "Section", "Settings", "check_codes", "settings_for"]
@@ -115,33 +114,10 @@ def settings_for(file: str) -> Settings:
 def _of_folder(folder: Path) -> Settings:
     path = folder / "pyproject.toml"
     if path.is_file():
-        table = _table(path)
+        table = project_table(path)
         if table is not None:
-            return _Reader(path).settings(_with_dashes(table))
+            return _Reader(path).settings(table)
     return Settings() if folder.parent == folder else _of_folder(folder.parent)
-
-
-def _table(path: Path) -> Mapping[str, Any] | None:
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
-    table = data.get("tool", {}).get("aotlens")
-    if table is not None and not isinstance(table, dict):
-        raise UserError(f"{path}: [tool.aotlens] is not a table")
-    return table
-
-
-def _with_dashes(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with `step_peak` as `step-peak`; patterns, which are keys too, stay as they are."""
-    dashed = {name.replace("_", "-"): value for name, value in table.items()}
-    for name in ("per-file", "per-target"):
-        rows = dashed.get(name)
-        if isinstance(rows, dict):
-            dashed[name] = {
-                pattern: _with_dashes(row) if isinstance(row, dict) else row for pattern, row in rows.items()
-            }
-    return dashed
 
 
 def check_codes(codes: tuple[str, ...], where: str) -> tuple[str, ...]:
@@ -215,22 +191,7 @@ class _Reader:
 
     def _value(self, table: Mapping[str, Any], name: str, where: str) -> Any:
         kind = (_CODES | _LIMITS | _WHOLE)[name]
-        try:
-            value = kind.read(table[name])
-        except UserError as error:
-            raise UserError(f"{self._path}: [{where}] {name}: {error}") from error
-        if value is None:
-            raise UserError(f"{self._path}: [{where}] {name} takes {kind.accepts}, found {table[name]!r}")
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """The values that a key takes."""
-
-    accepts: str
-    read: Callable[[Any], Any]
-    """None for an invalid value; a UserError with more details is shown too."""
+        return checked_value(kind, table[name], f"{self._path}: [{where}] {name}")
 
 
 def _strings(value: Any) -> tuple[str, ...] | None:
@@ -248,19 +209,15 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _one_of(*values: str) -> _Kind:
-    return _Kind(
-        ", ".join(f'"{value}"' for value in values), lambda value: value if value in values else None
-    )
+def _one_of(*values: str) -> Kind:
+    return Kind(", ".join(f'"{value}"' for value in values), lambda value: value if value in values else None)
 
 
-_BYTES = _Kind('bytes, as 1048576 or "64 MiB"', _bytes)
-_COUNT = _Kind(
-    "a whole number", lambda value: value if _is_number(value) and isinstance(value, int) else None
-)
+_BYTES = Kind('bytes, as 1048576 or "64 MiB"', _bytes)
+_COUNT = Kind("a whole number", lambda value: value if _is_number(value) and isinstance(value, int) else None)
 _CODES = {
-    "select": _Kind('a list of codes, as ["AL1", "AL301"]', _strings),
-    "ignore": _Kind('a list of codes, as ["AL1", "AL301"]', _strings),
+    "select": Kind('a list of codes, as ["AL1", "AL301"]', _strings),
+    "ignore": Kind('a list of codes, as ["AL1", "AL301"]', _strings),
 }
 _LIMITS = {
     "max-saved-bytes": _BYTES,
@@ -271,9 +228,9 @@ _LIMITS = {
     "step-peak": _BYTES,
 }
 _WHOLE = {
-    "exclude": _Kind('a list of patterns, as ["examples/old/*"]', _strings),
+    "exclude": Kind('a list of patterns, as ["examples/old/*"]', _strings),
     "fail-on": _one_of(*SEVERITIES),
-    "trace": _Kind("a log of TORCH_TRACE", lambda value: value if isinstance(value, str) and value else None),
-    **{setting.key: _Kind(setting.accepts, setting.read) for setting in TRACE_SETTINGS},
+    "trace": Kind("a log of TORCH_TRACE", lambda value: value if isinstance(value, str) and value else None),
+    **{setting.key: setting.kind for setting in TRACE_SETTINGS},
 }
 """Keys of the top level only; the others are also allowed in `per-file` and `per-target`."""
