@@ -7,7 +7,7 @@ function escapePart(text, isLast) {
 }
 
 function addressOf(parts) {
-  return `#${parts.filter((part) => part !== "").map((part, at) => escapePart(part, at === 2)).join("/")}`;
+  return `#${parts.filter((part) => part !== "").map((part, index) => escapePart(part, index === 2)).join("/")}`;
 }
 
 /** The parts of an address: target, tab, and the rest as a key. */
@@ -17,7 +17,7 @@ function partsOf(hash) {
     try {
       return decodeURIComponent(part);
     } catch {
-      return part; // a stray % of a typed address stands for itself
+      return part; // a stray % of a typed address is left as typed
     }
   });
 }

@@ -7,7 +7,7 @@ class Chart {
     this.chosen = chosen;
     this.element = make("div", `chart ${block.role}`);
     this.svg = shape("svg", { role: "img", "aria-label": block.title }, this.element);
-    this.at = -1;
+    this.selected = -1;
     new ResizeObserver(() => this.draw()).observe(this.element);
     if (chosen) this.svg.addEventListener("click", (event) => this.pick(event));
   }
@@ -22,13 +22,13 @@ class Chart {
     const { left, top, right, bottom } = this.area;
     this.x = (part) => left + ((right - left) * part) / scale;
     this.y = (part) => bottom - ((bottom - top) * part) / scale;
-    for (const [at, text] of y.ticks) {
-      shape("line", { class: "grid", x1: left, x2: right, y1: this.y(at), y2: this.y(at) }, this.svg);
-      this.text(text, left - 5, this.y(at) + 4, "end");
+    for (const [part, text] of y.ticks) {
+      shape("line", { class: "grid", x1: left, x2: right, y1: this.y(part), y2: this.y(part) }, this.svg);
+      this.text(text, left - 5, this.y(part) + 4, "end");
     }
-    for (const [at, text] of x.ticks) {
-      shape("line", { class: "tick", x1: this.x(at), x2: this.x(at), y1: bottom, y2: bottom + 4 }, this.svg);
-      this.text(text, this.x(at), bottom + 15, "middle");
+    for (const [part, text] of x.ticks) {
+      shape("line", { class: "tick", x1: this.x(part), x2: this.x(part), y1: bottom, y2: bottom + 4 }, this.svg);
+      this.text(text, this.x(part), bottom + 15, "middle");
     }
     this.text(x.title, (left + right) / 2, height - 4, "middle");
     this.text(y.title, 0, 0, "middle").setAttribute("transform", `translate(11 ${(top + bottom) / 2}) rotate(-90)`);
@@ -36,7 +36,7 @@ class Chart {
     else this.drawPoints();
     for (const mark of this.block.marks) this.drawMark(mark);
     this.line = shape("line", { class: "at", y1: top, y2: bottom }, this.svg);
-    this.place(this.at);
+    this.select(this.selected);
   }
 
   text(text, x, y, anchor, name = "") {
@@ -47,29 +47,29 @@ class Chart {
 
   drawSteps() {
     const { points } = this.block, { left, right, bottom } = this.area;
-    const steps = points.map(([x, y], at) => `H${this.x(x).toFixed(1)}V${this.y(y).toFixed(1)}${at + 1 < points.length ? "" : `H${right}`}`);
+    const steps = points.map(([x, y], index) => `H${this.x(x).toFixed(1)}V${this.y(y).toFixed(1)}${index + 1 < points.length ? "" : `H${right}`}`);
     shape("path", { class: "area", d: `M${left} ${bottom}${steps.join("")}V${bottom}Z` }, this.svg);
   }
 
   drawPoints() {
     const { points, texts } = this.block;
-    shape("path", { class: "joined", d: points.map(([x, y], at) => `${at ? "L" : "M"}${this.x(x)} ${this.y(y)}`).join("") }, this.svg);
-    points.forEach(([x, y], at) => {
+    shape("path", { class: "joined", d: points.map(([x, y], index) => `${index ? "L" : "M"}${this.x(x)} ${this.y(y)}`).join("") }, this.svg);
+    points.forEach(([x, y], index) => {
       const point = shape("circle", { class: "point", cx: this.x(x), cy: this.y(y), r: 3 }, this.svg);
-      shape("title", {}, point).textContent = texts[at];
+      shape("title", {}, point).textContent = texts[index];
     });
   }
 
   /** A label stays inside of the area: to the right of its point, to the left in the right half. */
   drawMark([kind, x, y, text]) {
-    const { left, right, top, bottom } = this.area, at = this.x(x), side = at > (left + right) / 2 ? -1 : 1;
+    const { left, right, top, bottom } = this.area, across = this.x(x), side = across > (left + right) / 2 ? -1 : 1;
     if (kind === "border") {
-      shape("line", { class: "border", x1: at, x2: at, y1: top, y2: bottom }, this.svg);
-      this.text(text, at + side * 6, bottom - 6, side < 0 ? "end" : "start", "label");
+      shape("line", { class: "border", x1: across, x2: across, y1: top, y2: bottom }, this.svg);
+      this.text(text, across + side * 6, bottom - 6, side < 0 ? "end" : "start", "label");
       return;
     }
-    shape("circle", { class: `mark ${kind}`, cx: at, cy: this.y(y), r: 4.5 }, this.svg);
-    this.text(text, at + side * 9, this.y(y) - 4, side < 0 ? "end" : "start", "label strong");
+    shape("circle", { class: `mark ${kind}`, cx: across, cy: this.y(y), r: 4.5 }, this.svg);
+    this.text(text, across + side * 9, this.y(y) - 4, side < 0 ? "end" : "start", "label strong");
   }
 
   pick(event) {
@@ -79,8 +79,8 @@ class Chart {
   }
 
   /** Marks the selected point. */
-  place(index) {
-    this.at = index;
+  select(index) {
+    this.selected = index;
     if (!this.line) return;
     const x = index < 0 ? -9 : this.x(((index + 0.5) * this.block.scale) / this.block.points.length);
     for (const name of ["x1", "x2"]) this.line.setAttribute(name, x);

@@ -94,10 +94,10 @@ class Panel {
   }
 
   addChoice(block) {
-    const bar = make("div", "choices"), place = make("div", "chosen");
-    const choice = { block, bar, place, tables: [], open: (at) => this.openChoice(choice, at) };
+    const bar = make("div", "choices"), content = make("div", "chosen");
+    const choice = { block, bar, content, tables: [], open: (at) => this.openChoice(choice, at) };
     this.choices.push(choice);
-    this.element.append(bar, place);
+    this.element.append(bar, content);
     block.items.forEach((item, at) => {
       const button = make("button", "", item.title);
       button.addEventListener("click", () => {
@@ -114,9 +114,9 @@ class Panel {
     choice.name = item.name;
     [...choice.bar.querySelectorAll(":scope > button")].forEach((button, number) => button.setAttribute("aria-pressed", String(number === at)));
     this.tables = this.tables.filter((table) => !choice.tables.includes(table));
-    choice.place.replaceChildren();
+    choice.content.replaceChildren();
     const others = this.tables.length;
-    for (const block of item.blocks) this.addBlock(block, choice.place, false, item.name);
+    for (const block of item.blocks) this.addBlock(block, choice.content, false, item.name);
     choice.tables = this.tables.slice(others);
     this.showText(item.texts || []);
     this.detail.hidden = true;
@@ -157,7 +157,7 @@ class Panel {
     this.detail.append(...lines.map((line) => lineElement(line, (link, jump) => this.page.go(link, jump))));
     this.detail.hidden = !this.detail.childNodes.length;
     this.detail.scrollTop = 0;
-    if (this.chart && table.name === this.chart.block.rows) this.chart.place(at);
+    if (this.chart && table.name === this.chart.block.rows) this.chart.select(at);
     const isDrawn = this.drawing?.table === table && this.view === "drawing";
     if (isDrawn) this.drawing.reveal(at);
     this.showText(isDrawn ? [] : row[4] || []);
