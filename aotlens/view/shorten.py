@@ -51,7 +51,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def end_cut(text: str, width: int) -> str:
-    """Return the start of a text."""
+    """Return the start of a text, with an ellipsis for the rest."""
     return text if len(text) <= width else text[: max(0, width - 1)].rstrip() + ELLIPSIS
 
 

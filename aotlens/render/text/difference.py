@@ -8,9 +8,10 @@ from aotlens.compare.difference import NodeChange, ReportChange, TargetChange
 from aotlens.compare.words import line_label, line_weights, node_text, saved_text, totals
 from aotlens.model.report import Target
 from aotlens.render.text.diagnostics import diagnostic_lines
-from aotlens.render.text.layout import Row, clipped, paragraph, rule, table
+from aotlens.render.text.layout import Row, paragraph, rule, table
 from aotlens.render.text.step_difference import step_difference_lines
 from aotlens.view.quantities import target_summary
+from aotlens.view.shorten import end_cut
 
 __all__ = ["difference_lines"]
 
@@ -77,7 +78,7 @@ def _target_lines(target: TargetChange, width: int) -> Iterator[Text]:
 def _node_lines(nodes: Sequence[NodeChange], width: int) -> Iterator[Text]:
     for change in nodes[:MOST_NODES]:
         text = node_text(change)
-        note = clipped(f"  # {change.what}", max(24, width - len(text) - 6)) if change.what else ""
+        note = end_cut(f"  # {change.what}", max(24, width - len(text) - 6)) if change.what else ""
         yield Text.assemble("      ", (text, _STYLES[change.kind]), (note, "dim"))
     if len(nodes) > MOST_NODES:
         yield Text(f"      … and {len(nodes) - MOST_NODES} more", "dim")

@@ -7,7 +7,7 @@ from rich.text import Text
 from aotlens.model.report import Kernel, Span, Target
 from aotlens.model.spans import line_of, lines_text, own_first, text_of
 from aotlens.render.text.gpu import gpu_summary, unfused_lines
-from aotlens.render.text.layout import GAP, KEEP, Page, Row, clipped, heading, paragraph, table
+from aotlens.render.text.layout import GAP, KEEP, Page, Row, heading, paragraph, table
 from aotlens.view.fold import Fold, fold, in_layer
 from aotlens.view.kernels import (
     LONGEST_NAME,
@@ -22,6 +22,7 @@ from aotlens.view.kernels import (
 )
 from aotlens.view.names import first_names
 from aotlens.view.quantities import counted, human_bytes, human_us, percent, ratio
+from aotlens.view.shorten import end_cut
 
 FEW_KERNELS = 6
 FEW_GPU_KERNELS = 6
@@ -124,7 +125,7 @@ def _gpu_row(group: Fold[Kernel], page: Page, longest: int) -> Row:
     kernel, width = group.first, page.width
     layers = group.label.removesuffix(f": {kernel.name}") if kernel.layer else ""
     where = " · ".join(filter(None, (layers, _expressions(kernel, page.home))))
-    details = [Text(INDENT).append(clipped(where, width - len(INDENT)), "dim")] if where else []
+    details = [Text(INDENT).append(end_cut(where, width - len(INDENT)), "dim")] if where else []
     built = _built(kernel)
     if built and page.is_full:
         details += paragraph(built, width, INDENT, "dim")

@@ -12,6 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from aotlens.view.shorten import end_cut
+
 WIDTH = 100
 """Columns when the output is no terminal."""
 
@@ -114,7 +116,7 @@ def _row(row: Row, widths: list[int], width: int, right: frozenset[int]) -> Iter
         yield line
         line, hang = Text(BELOW), len(BELOW)
     room = max(LEAST_ROOM, width - hang)
-    first, *more = [clipped(last, room)] if row.clip else wrapped(last, room) or [""]
+    first, *more = [end_cut(last, room)] if row.clip else wrapped(last, room) or [""]
     line.append(first, style)
     line.rstrip()
     yield line
@@ -158,11 +160,6 @@ def _split(line: Text, width: int) -> Iterator[Text]:
     yield first
     begin = len(rest.plain) - len(rest.plain.lstrip())
     yield from fitted([Text(" " * min(indent + 4, width // 2)).append_text(rest[begin:])], width)
-
-
-def clipped(text: str, width: int) -> str:
-    """Return the text in one line of at most `width`, with an ellipsis for the rest."""
-    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
 def path_end(path: str, width: int) -> str:

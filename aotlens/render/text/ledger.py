@@ -7,7 +7,7 @@ from rich.text import Text
 from aotlens.model.report import BUILT_IN, Guard, Input, Output, Site, SpecialOperator, Target
 from aotlens.model.spans import location
 from aotlens.model.target_facts import Left
-from aotlens.render.text.layout import Page, Row, clipped, heading, paragraph, table
+from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.view.fold import Fold, fold
 from aotlens.view.ledger import (
     aliasing,
@@ -20,6 +20,7 @@ from aotlens.view.ledger import (
     tensor_text,
 )
 from aotlens.view.quantities import counted, human_bytes
+from aotlens.view.shorten import end_cut
 
 DETAIL = " " * 6
 FEW = 5
@@ -197,10 +198,10 @@ def _input_row(target: Target, group: Sequence[Input], page: Page) -> Row:
 def _why(reason: str, sites: Sequence[Site], page: Page) -> Iterator[Text]:
     """Yield the reason and the first location, in one line each."""
     if reason:
-        yield Text(DETAIL).append(clipped(reason, page.width - len(DETAIL)), "dim")
+        yield Text(DETAIL).append(end_cut(reason, page.width - len(DETAIL)), "dim")
     for site in sites[:1]:
         more = f"  and {counted(len(sites) - 1, 'more location')}" if len(sites) > 1 else ""
-        text = clipped(f"{location(site.span)}  {site.text}{more}", page.width - len(DETAIL))
+        text = end_cut(f"{location(site.span)}  {site.text}{more}", page.width - len(DETAIL))
         yield Text(DETAIL).append(text, "dim")
 
 

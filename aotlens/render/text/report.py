@@ -29,7 +29,6 @@ from aotlens.render.text.layout import (
     WIDTH,
     Page,
     Row,
-    clipped,
     fitted,
     heading,
     page_width,
@@ -64,6 +63,7 @@ from aotlens.view.quantities import (
     signature,
     target_summary,
 )
+from aotlens.view.shorten import end_cut
 from aotlens.view.why import dynamo_counts, dynamo_summary
 
 TWO_SCREENS = 100
@@ -259,7 +259,7 @@ def wrapper_lines(target: Target, page: Page) -> Iterator[Text]:
             (
                 step.name,
                 per_call(step.bytes_per_call),
-                step.reason if page.is_full else clipped(step.reason, LONG_REASON),
+                step.reason if page.is_full else end_cut(step.reason, LONG_REASON),
             ),
             ("cyan", "yellow", ""),
             tuple(site_lines(step.sites, " " * 6)) if page.is_full else (),

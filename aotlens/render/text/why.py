@@ -14,7 +14,6 @@ from aotlens.render.text.layout import (
     WIDTH,
     Page,
     Row,
-    clipped,
     heading,
     page_width,
     paragraph,
@@ -24,6 +23,7 @@ from aotlens.render.text.layout import (
 )
 from aotlens.view.names import first_names
 from aotlens.view.quantities import counted, human_seconds, human_us, percent
+from aotlens.view.shorten import end_cut
 from aotlens.view.why import (
     Problem,
     cache_words,
@@ -151,7 +151,7 @@ def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
     yield Text.assemble(f"  {number}. ", (title, style), f"  {where}", (cost, "bold"))
     code = problem.text or (source_line(problem.span.file, problem.span.line).strip() if problem.span else "")
     if code:
-        yield Text(_INDENT).append(clipped(code, width - len(_INDENT)), "cyan")
+        yield Text(_INDENT).append(end_cut(code, width - len(_INDENT)), "cyan")
     for fact in problem.facts:
         yield from paragraph(fact, width, _INDENT)
     if problem.hint:
