@@ -29,7 +29,7 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
         for life in observer.lives
         if life.device == device and life.created_at < last and not _ends_before(life, first)
     ]
-    allocations = tuple(_allocation(observer, life, first, last) for life in lives)
+    allocations = tuple(_allocation(life, _kind(observer, life, first, last), first, last) for life in lives)
     curve = _curve(allocations)
     if not curve:
         return Fit(0, FitMoment("setup"), device=device, is_fake=is_fake, assumptions=assumptions)
@@ -60,7 +60,8 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
 def _other_phases_of_run(observer: Observer, device: str) -> tuple[PhasePeak, ...]:
     """Return the peaks of evaluation and of saving checkpoints, anywhere in the run."""
     lives = [life for life in observer.lives if life.device == device]
-    curve = _curve(tuple(_allocation(observer, life, 0, observer.moments) for life in lives))
+    # A curve has no kinds, and each kind would be looked for among all steps of the run.
+    curve = _curve(tuple(_allocation(life, "other", 0, observer.moments) for life in lives))
     return tuple(peak for peak in _phases(curve) if peak.phase in ("evaluation", "checkpoint saving"))
 
 
@@ -101,12 +102,12 @@ def _is_freed(allocation: FitAllocation, moment: int) -> bool:
     return allocation.freed is not None and allocation.freed <= moment
 
 
-def _allocation(observer: Observer, life: StorageLife, first: int, last: int) -> FitAllocation:
+def _allocation(life: StorageLife, kind: FitKind, first: int, last: int) -> FitAllocation:
     """Return the allocation, with moments counted from the start of the step."""
     is_earlier = life.created_at < first
     return FitAllocation(
         bytes=life.bytes,
-        kind=life.kind or _communication(life, _kind(observer, life, first, last), first),
+        kind=kind,
         phase="setup" if is_earlier else life.phase,
         made=-1 if is_earlier else life.created_at - first,
         freed=None if life.freed_at is None or life.freed_at >= last else life.freed_at - first,
@@ -119,6 +120,10 @@ def _allocation(observer: Observer, life: StorageLife, first: int, last: int) ->
 
 
 def _kind(observer: Observer, life: StorageLife, first: int, last: int) -> FitKind:
+    return life.kind or _communication(life, _unnamed_kind(observer, life, first, last), first)
+
+
+def _unnamed_kind(observer: Observer, life: StorageLife, first: int, last: int) -> FitKind:
     """Return the kind of a storage that neither an optimizer nor a module names."""
     if life.is_data and life.is_read_by_model:
         return "input"
