@@ -16,6 +16,8 @@ from pathlib import Path
 
 from aotlens.errors import UserError
 from aotlens.fit.job import FitJob
+from aotlens.model.edits import edited
+from aotlens.model.source import Edit, Span
 
 __all__ = ["VariedSize", "find_size"]
 
@@ -48,11 +50,10 @@ class VariedSize:
         """Return the job that runs the script with this size."""
         if self.number is None:
             return replace(job, argv=_with_option(job.argv, self.name, value))
-        lines = Path(job.path).read_text(encoding="utf-8").splitlines(keepends=True)
-        line = lines[self.number.line - 1].encode()
-        line = line[: self.number.col] + str(value).encode() + line[self.number.end_col :]
-        lines[self.number.line - 1] = line.decode()
-        return replace(job, texts={**job.texts, job.path: "".join(lines)})
+        number = self.number
+        span = Span(job.path, number.line, number.col, number.line, number.end_col)
+        text = edited(Path(job.path).read_text(encoding="utf-8"), [Edit(span, str(value))])
+        return replace(job, texts={**job.texts, job.path: text})
 
 
 def find_size(job: FitJob, name: str) -> VariedSize:
