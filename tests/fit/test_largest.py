@@ -91,7 +91,8 @@ def step(batch: int, extra_bytes: int = 0) -> Fit:
         FitAllocation(7, "working memory", "backward", 6, 7),
     )
     peak_bytes = 100 * MIB + 2 * batch * MIB + extra_bytes + batch * batch * 1024
-    return Fit(peak_bytes, FitMoment("backward"), allocations=allocations)
+    fits = gpu_fit(allocations, "t4")
+    return Fit(peak_bytes, FitMoment("backward"), allocations=allocations, fits=fits)
 
 
 def observed(step_of: Callable[[int], Fit]) -> Callable[[FitJob], Observation]:

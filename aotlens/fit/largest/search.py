@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from aotlens.errors import UserError
-from aotlens.fit.capacity import gpu_fit
 from aotlens.fit.job import FitJob
 from aotlens.fit.largest.growth import Growth, growth_of
 from aotlens.fit.largest.varied_size import VariedSize, find_size
@@ -115,7 +114,9 @@ class _Search:
         )
 
     def _gpu_fit(self, size: int) -> GpuFit:
-        return gpu_fit(self._run(size).allocations, self._gpu)
+        fits = self._run(size).fits
+        assert fits is not None  # the job names a GPU
+        return fits
 
     def _peak(self, size: int) -> BatchPeak:
         use = self._gpu_fit(size)
