@@ -69,8 +69,8 @@ def match_failure(snapshot: MemorySnapshot, fit: Fit, script: str) -> FailureMat
     predicted_at, when = _compared_moment(snapshot.failure, fit)
     # The allocation of that moment is the one that failed, so nothing holds it.
     last = predicted_at.moment - 1 if predicted_at is not fit.at else predicted_at.moment
-    alive = [each for each in fit.allocations if _is_alive(each, last)]
-    matched, rest = _matched(snapshot.holders, [_in_blocks(each) for each in alive])
+    alive = [_in_blocks(each) for each in fit.allocations if each.is_alive_at(last)]
+    matched, rest = _matched(snapshot.holders, alive)
     kinds: Counter[str] = Counter()
     for allocation in rest:
         kinds[allocation.kind] += allocation.bytes
@@ -79,7 +79,7 @@ def match_failure(snapshot: MemorySnapshot, fit: Fit, script: str) -> FailureMat
         predicted_at=predicted_at,
         when=when,
         held_bytes=snapshot.allocated_bytes,
-        predicted_bytes=sum(_in_blocks(each).bytes for each in alive),
+        predicted_bytes=sum(each.bytes for each in alive),
         holders=matched,
         not_held=tuple(kinds.most_common()),
     )
@@ -115,10 +115,6 @@ def _covers(span: Span | None, file: str, line: int) -> bool:
     if span is None or os.path.basename(span.file) != file.replace("\\", "/").rpartition("/")[2]:
         return False
     return span.line <= line <= span.end_line
-
-
-def _is_alive(allocation: FitAllocation, moment: int) -> bool:
-    return allocation.made <= moment and (allocation.freed is None or allocation.freed > moment)
 
 
 def _in_blocks(allocation: FitAllocation) -> FitAllocation:

@@ -34,7 +34,7 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
     if not curve:
         return Fit(0, FitMoment("setup"), device=device, is_fake=is_fake, assumptions=assumptions)
     top = max(curve, key=lambda point: point.live_bytes)
-    alive = [each for each in allocations if each.made <= top.moment and not _is_freed(each, top.moment)]
+    alive = [each for each in allocations if each.is_alive_at(top.moment)]
     work = observer.work.of_step(length)
     return Fit(
         step_peak_bytes=top.live_bytes,
@@ -96,10 +96,6 @@ def _changes(observer: Observer, first: int, last: int, device: str = "") -> lis
 
 def _ends_before(life: StorageLife, moment: int) -> bool:
     return life.freed_at is not None and life.freed_at < moment
-
-
-def _is_freed(allocation: FitAllocation, moment: int) -> bool:
-    return allocation.freed is not None and allocation.freed <= moment
 
 
 def _allocation(life: StorageLife, kind: FitKind, first: int, last: int) -> FitAllocation:

@@ -69,6 +69,10 @@ class FitAllocation:
     """The compiled function that allocates it; None for eager code."""
     device: str = "cpu"
 
+    def is_alive_at(self, moment: int) -> bool:
+        """Return True from its allocation until just before its release."""
+        return self.made <= moment and (self.freed is None or self.freed > moment)
+
 
 @dataclass(frozen=True, slots=True)
 class FitPoint:

@@ -66,7 +66,7 @@ class Growth:
         moment = _peak_moment(self.at(size))
         rows: dict[tuple[str, str], tuple[FitAllocation, Polynomial]] = {}
         for each, polynomial in zip(self.allocations, self.polynomials, strict=True):
-            if each.made <= moment and (each.freed is None or each.freed > moment):
+            if each.is_alive_at(moment):
                 _, total = rows.get((each.kind, each.state), (each, Polynomial()))
                 rows[each.kind, each.state] = (each, total + polynomial)
         ordered = sorted(rows.values(), key=lambda row: -row[1].at(size))
