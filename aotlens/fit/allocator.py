@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["AllocationEvent", "AllocatorUse", "OutOfMemory", "replay"]
+__all__ = ["AllocationEvent", "AllocatorUse", "OutOfMemory", "replay", "rounded"]
 
 BLOCK_BYTES = 512
 SMALL_BYTES = 1 << 20

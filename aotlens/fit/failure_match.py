@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from aotlens.fit.allocator import rounded
 from aotlens.fit.snapshot import Failure, Holder, MemorySnapshot
 from aotlens.model.fit import Fit, FitAdvice, FitAllocation, FitMoment, FitPoint
 from aotlens.model.source import Span
 
 __all__ = ["FailureMatch", "MatchedHolder", "failing_devices", "match_failure"]
 
-BLOCK_BYTES = 512
-"""The caching allocator rounds each block up to a multiple of it."""
 LEAST_SHARE = 0.01
 """Of the held bytes: a smaller difference is not named."""
 LEAST_BYTES = 1 << 20
@@ -96,18 +95,15 @@ def _compared_moment(failure: Failure | None, fit: Fit) -> tuple[FitMoment, str]
     points = [point for point in fit.curve if point.phase == phase]
     at_line = [point for point in points if _covers(point.span, failure.file, failure.line)]
     if phase == "forward" and at_line:
-        return _moment(max(at_line, key=_live_bytes)), "when the failing line runs"
+        return max(at_line, key=_live_bytes).as_moment(), "when the failing line runs"
     if points and failure.phase != "forward":
-        return _moment(max(points, key=_live_bytes)), f"at the highest point of the {phase}, where it failed"
+        highest = max(points, key=_live_bytes)
+        return highest.as_moment(), f"at the highest point of the {phase}, where it failed"
     return fit.at, "at its peak"
 
 
 def _live_bytes(point: FitPoint) -> int:
     return point.live_bytes
-
-
-def _moment(point: FitPoint) -> FitMoment:
-    return FitMoment(point.phase, point.op, point.span, point.moment)
 
 
 def _covers(span: Span | None, file: str, line: int) -> bool:
@@ -118,7 +114,7 @@ def _covers(span: Span | None, file: str, line: int) -> bool:
 
 
 def _in_blocks(allocation: FitAllocation) -> FitAllocation:
-    return replace(allocation, bytes=-(-allocation.bytes // BLOCK_BYTES) * BLOCK_BYTES)
+    return replace(allocation, bytes=rounded(allocation.bytes))
 
 
 def _at_its_line(holder: Holder, allocation: FitAllocation) -> bool:
@@ -128,19 +124,24 @@ def _at_its_line(holder: Holder, allocation: FitAllocation) -> bool:
 
 
 def _is_made_later(allocation: FitAllocation) -> bool:
-    is_backward = allocation.kind == "gradient" or allocation.phase == "backward"
-    return is_backward or allocation.kind == "optimizer state" or allocation.phase == "optimizer"
+    return _is_made_by_backward(allocation) or _is_made_by_optimizer(allocation)
+
+
+def _is_made_by_backward(allocation: FitAllocation) -> bool:
+    return allocation.kind == "gradient" or allocation.phase == "backward"
+
+
+def _is_made_by_optimizer(allocation: FitAllocation) -> bool:
+    return allocation.kind == "optimizer state" or allocation.phase == "optimizer"
 
 
 def _of_optimizer(holder: Holder, allocation: FitAllocation) -> bool:
-    is_state = allocation.kind == "optimizer state" or allocation.phase == "optimizer"
-    return holder.phase == "optimizer" and is_state
+    return holder.phase == "optimizer" and _is_made_by_optimizer(allocation)
 
 
 def _of_backward(holder: Holder, allocation: FitAllocation) -> bool:
     """Stacks of the backward end at the line that starts it, while the prediction names the forward's."""
-    is_made_there = allocation.kind == "gradient" or allocation.phase == "backward"
-    return holder.phase == "backward" and is_made_there
+    return holder.phase == "backward" and _is_made_by_backward(allocation)
 
 
 def _of_compiled_code(holder: Holder, allocation: FitAllocation) -> bool:

@@ -38,7 +38,7 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
     work = observer.work.of_step(length)
     return Fit(
         step_peak_bytes=top.live_bytes,
-        at=FitMoment(top.phase, top.op, top.span, top.moment),
+        at=top.as_moment(),
         by_kind=kinds_of(alive),
         by_line=_by_line(alive),
         curve=curve,

@@ -84,6 +84,9 @@ class FitPoint:
     op: str = ""
     span: Span | None = None
 
+    def as_moment(self) -> FitMoment:
+        return FitMoment(self.phase, self.op, self.span, self.moment)
+
 
 @dataclass(frozen=True, slots=True)
 class KindBytes:
