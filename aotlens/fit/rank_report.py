@@ -7,7 +7,7 @@ import torch
 from aotlens.fit.job import FitJob
 from aotlens.fit.observer import Observer
 from aotlens.fit.step import kinds_of, moments_of_step
-from aotlens.model.fit import Distribution, Fit, FitKind, RankFit, UnevenShard
+from aotlens.model.fit import Distribution, Fit, FitKind, RankFit, UnevenShard, peak_of
 from aotlens.torch_api.process_groups import shard_of
 
 __all__ = ["distribution_of"]
@@ -38,17 +38,8 @@ def distribution_of(job: FitJob, observer: Observer, fit: Fit) -> Distribution:
 
 def peak_of_kind(fit: Fit, kind: FitKind) -> int:
     """Return the most bytes of one kind that are alive at once."""
-    changes = []
-    for each in fit.allocations:
-        if each.kind == kind:
-            changes.append((each.made, each.bytes))
-            if each.freed is not None:
-                changes.append((each.freed, -each.bytes))
-    live = peak = 0
-    for _, change in sorted(changes):
-        live += change
-        peak = max(peak, live)
-    return peak
+    _, peak_bytes = peak_of([each for each in fit.allocations if each.kind == kind])
+    return peak_bytes
 
 
 def _uneven_shards(modules: tuple[torch.nn.Module, ...]) -> Iterator[UnevenShard]:

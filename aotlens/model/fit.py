@@ -5,6 +5,7 @@ releases of the step; no two of these share a moment, so that an allocator can b
 allocations alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,6 +73,19 @@ class FitAllocation:
     def is_alive_at(self, moment: int) -> bool:
         """Return True from its allocation until just before its release."""
         return self.made <= moment and (self.freed is None or self.freed > moment)
+
+
+def peak_of(allocations: Sequence[FitAllocation]) -> tuple[int, int]:
+    """Return the first moment at which the most bytes are alive at once, and these bytes."""
+    changes = [(each.made, each.bytes) for each in allocations]
+    changes += [(each.freed, -each.bytes) for each in allocations if each.freed is not None]
+    live_bytes = peak_bytes = 0
+    moment = -1
+    for changed_at, change_bytes in sorted(changes):
+        live_bytes += change_bytes
+        if live_bytes > peak_bytes:
+            peak_bytes, moment = live_bytes, changed_at
+    return moment, peak_bytes
 
 
 @dataclass(frozen=True, slots=True)

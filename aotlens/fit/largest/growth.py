@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import ceil
 
 from aotlens.fit.capacity import gpu_fit
-from aotlens.model.fit import Fit, FitAllocation, GpuFit, KindGrowth
+from aotlens.model.fit import Fit, FitAllocation, GpuFit, KindGrowth, peak_of
 
 __all__ = ["Growth", "growth_of"]
 
@@ -63,7 +63,7 @@ class Growth:
     def kinds_at_peak(self, size: int) -> tuple[KindGrowth, ...]:
         """Return the polynomials of the kinds that are allocated at the peak of that size, the largest
         first."""
-        moment = _peak_moment(self.at(size))
+        moment, _ = peak_of(self.at(size))
         rows: dict[tuple[str, str], tuple[FitAllocation, Polynomial]] = {}
         for each, polynomial in zip(self.allocations, self.polynomials, strict=True):
             if each.is_alive_at(moment):
@@ -118,15 +118,3 @@ def _through(sizes: Sequence[int], values: Sequence[int]) -> Polynomial:
     square = (next_slope - slope) / (third - first)
     linear = slope - square * (first + second)
     return Polynomial(values[0] - linear * first - square * first * first, linear, square)
-
-
-def _peak_moment(allocations: Sequence[FitAllocation]) -> int:
-    changes = [(each.made, each.bytes) for each in allocations]
-    changes += [(each.freed, -each.bytes) for each in allocations if each.freed is not None]
-    live = peak = 0
-    moment = -1
-    for when, change in sorted(changes):
-        live += change
-        if live > peak:
-            peak, moment = live, when
-    return moment
