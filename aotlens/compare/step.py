@@ -6,7 +6,7 @@ Invariant: the changes of the kinds add up to the change of the peak, and so do 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aotlens.model.fit import Fit, FitLine, FitMoment, GpuFit
+from aotlens.model.fit import Fit, FitLine, FitMoment, GpuFit, kind_name
 from aotlens.model.spans import file_name, line_of
 from aotlens.view.quantities import human_bytes, signed_bytes
 
@@ -55,7 +55,7 @@ def step_change(old: Fit, new: Fit) -> StepChange:
 
     Files that only one side has are paired too: the script may be a copy under another name.
     """
-    kinds = ({f"{row.kind} {row.state}".strip(): row.bytes for row in fit.by_kind} for fit in (old, new))
+    kinds = ({kind_name(row): row.bytes for row in fit.by_kind} for fit in (old, new))
     common = _files(old) & _files(new)
     lines = (_lines(fit.by_line, common) for fit in (old, new))
     return StepChange(

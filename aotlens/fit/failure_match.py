@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from aotlens.fit.allocator import rounded
 from aotlens.fit.snapshot import Failure, Holder, MemorySnapshot
-from aotlens.model.fit import Fit, FitAdvice, FitAllocation, FitMoment, FitPoint
+from aotlens.model.fit import Fit, FitAdvice, FitAllocation, FitMoment, FitPoint, kind_name
 from aotlens.model.source import Span
 
 __all__ = ["FailureMatch", "MatchedHolder", "failing_devices", "match_failure"]
@@ -175,7 +175,7 @@ def _matched(
 def _with_kinds(holder: Holder, allocations: Sequence[FitAllocation]) -> MatchedHolder:
     kinds: Counter[str] = Counter()
     for allocation in allocations:
-        kinds[f"{allocation.kind} {allocation.state}".strip()] += allocation.bytes
+        kinds[kind_name(allocation)] += allocation.bytes
     return MatchedHolder(holder, sum(kinds.values()), tuple(kinds.most_common()))
 
 

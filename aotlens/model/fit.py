@@ -189,6 +189,11 @@ class KindGrowth:
         return self.fixed_bytes + self.bytes_per_item * size + self.bytes_per_square * size * size
 
 
+def kind_name(row: FitAllocation | KindBytes | KindGrowth) -> str:
+    """`parameter`, `optimizer state exp_avg`."""
+    return f"{row.kind} {row.state}".strip()
+
+
 @dataclass(frozen=True, slots=True)
 class BatchFit:
     """The bytes at the step's peak as a function of a size, and the largest size that fits a GPU."""

@@ -5,7 +5,7 @@ Invariant: the formula and the rows of kinds are those of the peak at the larges
 
 from collections.abc import Iterator
 
-from aotlens.model.fit import BatchFit, BatchPeak, KindGrowth
+from aotlens.model.fit import BatchFit, BatchPeak, KindGrowth, kind_name
 from aotlens.view.quantities import human_bytes
 
 __all__ = ["formula", "largest_lines"]
@@ -41,7 +41,7 @@ def largest_lines(batch: BatchFit) -> Iterator[str]:
     words = [formula(batch, row) for row in batch.kinds]
     width = max(map(len, words), default=0)
     for row, text in zip(batch.kinds, words, strict=True):
-        yield f"    {text:<{width}}  {row.kind} {row.state}".rstrip()
+        yield f"    {text:<{width}}  {kind_name(row)}"
     largest = batch.largest or 0
     checked = [peak for peak in batch.peaks if peak.batch in (largest, largest + 1)]
     others = [str(peak.batch) for peak in batch.peaks if peak not in checked]

@@ -5,7 +5,7 @@ Invariant: the sentences and rows here are those of every front end.
 
 from collections.abc import Iterator, Sequence
 
-from aotlens.model.fit import Distribution, FitCollective, RankFit, UnevenShard
+from aotlens.model.fit import Distribution, FitCollective, RankFit, UnevenShard, kind_name
 from aotlens.model.source import Span
 from aotlens.model.spans import location, text_of
 from aotlens.view.quantities import counted, human_bytes
@@ -99,8 +99,7 @@ def _kind_differences(most: RankFit, least: RankFit) -> Iterator[str]:
     for row in most.by_kind:
         size_bytes = other.get((row.kind, row.state), 0)
         if row.bytes != size_bytes:
-            name = f"{row.kind} {row.state}".strip()
-            yield f"{name}: {human_bytes(row.bytes)} against {human_bytes(size_bytes)}"
+            yield f"{kind_name(row)}: {human_bytes(row.bytes)} against {human_bytes(size_bytes)}"
 
 
 def _shard_lines(rows: Sequence[RankFit]) -> Iterator[str]:

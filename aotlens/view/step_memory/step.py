@@ -6,7 +6,7 @@ Invariant: the rows of the kinds add up to the peak; a last row counts the lines
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aotlens.model.fit import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes
+from aotlens.model.fit import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes, kind_name
 from aotlens.model.spans import location, text_of
 from aotlens.view.names import without_default
 from aotlens.view.quantities import counted, human_bytes
@@ -57,9 +57,7 @@ def _moment_words(moment: FitMoment) -> str:
 
 def kind_rows(kinds: Sequence[KindBytes]) -> tuple[FitRow, ...]:
     """`parameter`, `optimizer state exp_avg`, …, the largest first."""
-    return tuple(
-        FitRow(row.bytes, f"{row.kind} {row.state}".strip(), counted(row.count, "storage")) for row in kinds
-    )
+    return tuple(FitRow(row.bytes, kind_name(row), counted(row.count, "storage")) for row in kinds)
 
 
 def line_rows(lines: Sequence[FitLine], most: int | None = MOST_LINES) -> tuple[FitRow, ...]:

@@ -5,7 +5,7 @@ Invariant: every line about an expression leads to it, and the rows of each tabl
 
 from collections.abc import Iterator, Sequence
 
-from aotlens.model.fit import Distribution, Fit, FitLine, FitPoint, KindBytes
+from aotlens.model.fit import Distribution, Fit, FitLine, FitPoint, KindBytes, kind_name
 from aotlens.model.source import Span
 from aotlens.model.spans import line_of, texts
 from aotlens.view.names import without_default
@@ -136,7 +136,7 @@ def fit_kind_listing(fit: Fit) -> Listing:
 
     records = LazyRows(
         fit.by_kind,
-        lambda row: f"kind:{row.kind} {row.state}".strip(),
+        lambda row: f"kind:{kind_name(row)}",
         cells_of,
         lambda row: f"{row.kind} {row.state}",
         lambda row: NO_LINK,
