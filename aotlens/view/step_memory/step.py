@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from aotlens.model.fit import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes, kind_name
 from aotlens.model.spans import location, text_of
 from aotlens.view.names import without_default
+from aotlens.view.plots import LEVELS, buckets
 from aotlens.view.quantities import counted, human_bytes
 from aotlens.view.step_memory.advice import advice_lines
 from aotlens.view.step_memory.largest import largest_lines
@@ -29,7 +30,6 @@ __all__ = [
 
 MOST_LINES = 12
 CURVE_WIDTH = 72
-BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +89,9 @@ def gpu_words(gpu: GpuFit) -> str:
 
 def curve_text(curve: Sequence[FitPoint], width: int = CURVE_WIDTH) -> str:
     """Return one bar that shows the highest point of each part of the step."""
-    if not curve:
-        return ""
-    top = max(point.live_bytes for point in curve) or 1
-    parts = min(width, len(curve))
-    bars = []
-    for part in range(parts):
-        points = curve[part * len(curve) // parts : (part + 1) * len(curve) // parts]
-        highest = max(point.live_bytes for point in points)
-        bars.append(BARS[min(len(BARS) - 1, highest * len(BARS) // (top + 1))])
-    return "".join(bars)
+    parts = buckets([point.live_bytes for point in curve], width)
+    top = max(parts, default=0) or 1
+    return "".join(LEVELS[part * len(LEVELS) // (top + 1)] for part in parts)
 
 
 def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
