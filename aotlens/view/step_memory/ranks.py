@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from aotlens.model.fit import Distribution, FitCollective, RankFit, UnevenShard, kind_name
 from aotlens.model.source import Span
 from aotlens.model.spans import location, text_of
-from aotlens.view.quantities import counted, human_bytes
+from aotlens.view.quantities import counted, each_of, human_bytes
 from aotlens.view.ranks import rank_names
 
 __all__ = [
@@ -137,17 +137,18 @@ def distribution_lines(distribution: Distribution, *, is_full: bool = False) -> 
     yield from (f"  {line}" for line, _ in collective_lines(distribution.collectives, most))
 
 
-def _size_text(row: FitCollective) -> str:
-    return f"{row.calls} × {human_bytes(row.bytes)}"
-
-
 def collective_lines(
     collectives: Sequence[FitCollective], most: int | None = MOST_COLLECTIVES
 ) -> Iterator[tuple[str, Span | None]]:
     """Yield the slowest collectives as aligned lines with their spans, then a line for the rest."""
     shown = collectives if most is None else collectives[:most]
     rows = [
-        (_size_text(row), milliseconds_text(row.milliseconds), collective_words(row), row.span)
+        (
+            each_of(row.calls, human_bytes(row.bytes)),
+            milliseconds_text(row.milliseconds),
+            collective_words(row),
+            row.span,
+        )
         for row in shown
     ]
     if rest := collectives[len(shown) :]:
