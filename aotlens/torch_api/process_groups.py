@@ -64,11 +64,7 @@ def fake_group_patches(rank: int, world_size: int, check: Callable[[int, int], N
     def fake_new_group(
         ranks: Any = None, timeout: Any = None, backend: Any = None, *rest: Any, **options: Any
     ) -> Any:
-        options = {
-            name: value
-            for name, value in options.items()
-            if name in ("group_desc", "use_local_synchronization")
-        }
+        options = {name: value for name, value in options.items() if name in NEW_GROUP_OPTIONS}
         with without_modes():
             return new_group(ranks, backend="fake", **options)
 
