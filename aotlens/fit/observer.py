@@ -6,7 +6,7 @@ views it has, and its release is recorded when the last reference is gone.
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import CodeType, FrameType
@@ -137,8 +137,7 @@ class Observer(TorchDispatchMode):
             frames = self._graph_frames(caller.f_code, caller.f_lineno) or frames
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if _is_counted(leaf)]
         is_data = torch.is_grad_enabled() and not any(tensor.requires_grad for tensor in tensors)
-        self._read(tensors, is_data, frames)
-        self._note_phase(func, tensors)
+        self._note_phase(func, self._read(tensors, is_data, frames), is_data)
         try:
             result = self._run(func, args, kwargs or {})
         except DATA_DEPENDENT_ERRORS:
@@ -169,10 +168,8 @@ class Observer(TorchDispatchMode):
         """Record a collective and mark its buffers."""
         assert self.communication is not None
         where = (self._tick(), self._phase, frames)
-        for tensor in self.communication.record(call, result, where):
-            life = self._alive.get(tensor.untyped_storage()._cdata)
-            if life is not None:
-                life.is_communicated = True
+        for life in self._lives_of(self.communication.record(call, result, where)):
+            life.is_communicated = True
 
     def parameter_gathered(self, tensor: torch.Tensor) -> None:
         """Record that a tensor holds a gathered parameter, whenever its storage has a size."""
@@ -232,22 +229,28 @@ class Observer(TorchDispatchMode):
         """Return the modules that are alive."""
         return tuple(self._modules)
 
-    def _read(self, tensors: list[torch.Tensor], is_data: bool, frames: Frames) -> None:
+    def _lives_of(self, tensors: Iterable[torch.Tensor]) -> list[StorageLife]:
+        """Return the lifetimes of the recorded storages of tensors."""
+        lives = (self._alive.get(tensor.untyped_storage()._cdata) for tensor in tensors)
+        return [life for life in lives if life is not None]
+
+    def _read(self, tensors: list[torch.Tensor], is_data: bool, frames: Frames) -> list[StorageLife]:
         """Record inputs of an operator that no operator made, and data that is combined with parameters."""
         if self._phase == "setup" and not is_data and torch.is_grad_enabled():
             self._phase = "forward"
         for tensor in tensors:
             self._record(tensor, "", frames, is_data=not tensor.requires_grad)
-            life = self._alive.get(tensor.untyped_storage()._cdata)
-            if life is not None and self._phase in ("setup", "forward") and not is_data:
+        lives = self._lives_of(tensors)
+        if self._phase in ("setup", "forward") and not is_data:
+            for life in lives:
                 life.is_read_by_model = True
+        return lives
 
-    def _note_phase(self, func: Any, tensors: list[torch.Tensor]) -> None:
-        lives = [self._alive.get(tensor.untyped_storage()._cdata) for tensor in tensors]
+    def _note_phase(self, func: Any, lives: list[StorageLife], is_data: bool) -> None:
         self.other_phases.operator_runs(
             func,
-            [life for life in lives if life is not None],
-            is_recorded=torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors),
+            lives,
+            is_recorded=torch.is_grad_enabled() and not is_data,
             is_backward=self._in_step or self._phase == "backward",
         )
 
@@ -315,10 +318,8 @@ class Observer(TorchDispatchMode):
         return self.moments - 1
 
     def _set_kind(self, value: object, kind: FitKind, state: str = "") -> None:
-        for tensor in inner_tensors(value):
-            life = self._alive.get(tensor.untyped_storage()._cdata)
-            if life is not None:
-                life.kind, life.state = kind, state
+        for life in self._lives_of(inner_tensors(value)):
+            life.kind, life.state = kind, state
 
 
 def _as_nodes(args: Any) -> Any:
