@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     write_plan(edits, arguments)
     if observed.failure is None:
         _store(FitRun(job.path, job.argv, job.gpu, observed.files, started), report)
-    if observed.failure is not None:
+    else:
         show_failure(observed.failure.message, observed.failure.traceback, observed.failure.exit_code)
     fit = observed.report.fit
     is_too_large = fit is not None and fit.fits is not None and not fit.fits.ok
