@@ -109,7 +109,7 @@ def test_every_kernel_of_the_log_is_in_the_subset(report: Report) -> None:
         ("x: print('annotation') = 1", "the statement"),
     ],
 )
-def test_what_is_not_triton_is_refused_by_name(body: str, what: str) -> None:
+def test_an_unsupported_construct_is_named(body: str, what: str) -> None:
     with pytest.raises(UserError, match="of the kernel: ") as error:
         kernel_text(definition(body))
     assert any(each in str(error.value) for each in what.split("|"))
@@ -153,7 +153,7 @@ def test_a_setting_is_a_literal_and_no_python_text(meta: str) -> None:
         kernel_text(definition(meta=meta))
 
 
-def test_a_decorator_that_is_not_inductors_is_refused() -> None:
+def test_a_decorator_that_is_not_inductors_is_unsupported() -> None:
     with pytest.raises(UserError, match=r"the decorator `triton_heuristics\.cached_autotune`"):
         kernel_text(definition(decorator="cached_autotune"))
 
@@ -178,7 +178,7 @@ def test_what_is_no_kernel_is_an_error(text: str) -> None:
         kernel_text(text)
 
 
-def test_deep_nesting_is_refused() -> None:
+def test_deep_nesting_is_unsupported() -> None:
     with pytest.raises(UserError):
         kernel_text(definition("x = " + "-" * 5000 + "1"))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from aotlens.errors import UserError
 from aotlens.trace.gpu.subset import BUILTINS, INSTRUCTION, MODULES, TENSOR_ATTRIBUTES
 
-__all__ = ["check_function", "constant_value", "dotted", "refused"]
+__all__ = ["check_function", "constant_value", "dotted", "unsupported"]
 
 MAX_INT_BITS = 64
 MAX_STRING = 200
@@ -33,7 +33,7 @@ _MACHINE_CODE = "tl.inline_asm_elementwise"
 _LOOPS = frozenset({"range", "tl.range", "tl.static_range"})
 
 
-def refused(node: ast.AST, what: str) -> UserError:
+def unsupported(node: ast.AST, what: str) -> UserError:
     """Return the error for a construct outside of the subset, with its line in the kernel's text."""
     return UserError(f"line {getattr(node, 'lineno', '?')} of the kernel: {what} is not in the Triton subset")
 
@@ -60,17 +60,17 @@ def check_function(function: ast.FunctionDef, globals_: frozenset[str]) -> None:
     names |= set(_assigned_names(function))
     for name in names:
         if name in _ROOTS or name in BUILTINS or name.startswith("__"):
-            raise refused(function, f"the variable `{name}`")
+            raise unsupported(function, f"the variable `{name}`")
     _Body(frozenset(names) | globals_).check(function.body)
 
 
 def _check_signature(function: ast.FunctionDef) -> None:
     parameters = function.args
     if parameters.vararg is not None or parameters.kwarg is not None:
-        raise refused(function, "a function with * or ** arguments")
+        raise unsupported(function, "a function with * or ** arguments")
     for argument in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs):
         if argument.annotation is not None and not _is_constexpr(argument.annotation):
-            raise refused(argument, f"the annotation `{ast.unparse(argument.annotation)}`")
+            raise unsupported(argument, f"the annotation `{ast.unparse(argument.annotation)}`")
     for default in (*parameters.defaults, *parameters.kw_defaults):
         if default is not None:
             constant_value(default)
@@ -99,7 +99,7 @@ def constant_value(node: ast.expr) -> object:
             return value
         case ast.Constant(value=str() as text) if len(text) <= MAX_STRING:
             return text
-    raise refused(node, f"the constant `{ast.unparse(node)[:80]}`")
+    raise unsupported(node, f"the constant `{ast.unparse(node)[:80]}`")
 
 
 class _Body:
@@ -138,7 +138,7 @@ class _Body:
                 self._expression(loop)
                 self.check(body)
             case _:
-                raise refused(statement, f"the statement `{ast.unparse(statement)[:80]}`")
+                raise unsupported(statement, f"the statement `{ast.unparse(statement)[:80]}`")
 
     def _target(self, target: ast.expr) -> None:
         match target:
@@ -148,7 +148,7 @@ class _Body:
                 for element in elements:
                     self._target(element)
             case _:
-                raise refused(target, f"an assignment to `{ast.unparse(target)[:80]}`")
+                raise unsupported(target, f"an assignment to `{ast.unparse(target)[:80]}`")
 
     def _expression(self, node: ast.expr) -> None:
         match node:
@@ -181,9 +181,9 @@ class _Body:
                 self._expression(value)
                 self._index(index)
             case ast.Name(id=name):
-                raise refused(node, f"the name `{name}`")
+                raise unsupported(node, f"the name `{name}`")
             case _:
-                raise refused(node, f"`{ast.unparse(node)[:80]}`")
+                raise unsupported(node, f"`{ast.unparse(node)[:80]}`")
 
     def _all(self, nodes: list[ast.expr]) -> None:
         for node in nodes:
@@ -193,7 +193,7 @@ class _Body:
         """Check operands: a repeated string would fill the memory at compile time."""
         for node in nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                raise refused(node, "arithmetic with a string")
+                raise unsupported(node, "arithmetic with a string")
             self._expression(node)
 
     def _index(self, index: ast.expr) -> None:
@@ -212,11 +212,11 @@ class _Body:
         owner, _, name = path.rpartition(".")
         if path and path.partition(".")[0] in _ROOTS:
             if name not in MODULES.get(owner, frozenset()):
-                raise refused(node, f"`{path}`")
+                raise unsupported(node, f"`{path}`")
         elif node.attr in TENSOR_ATTRIBUTES:
             self._expression(node.value)
         else:
-            raise refused(node, f"the attribute `.{node.attr}`")
+            raise unsupported(node, f"the attribute `.{node.attr}`")
 
     def _call(self, node: ast.Call) -> None:
         match node.func:
@@ -227,11 +227,11 @@ class _Body:
             case ast.Name() | ast.Attribute():
                 self._expression(node.func)
             case _:
-                raise refused(node, f"a call of `{ast.unparse(node.func)[:80]}`")
+                raise unsupported(node, f"a call of `{ast.unparse(node.func)[:80]}`")
         self._all(node.args)
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise refused(node, "a call with ** arguments")
+                raise unsupported(node, "a call with ** arguments")
             self._expression(keyword.value)
 
     def _machine_code(self, node: ast.Call) -> None:
@@ -241,4 +241,4 @@ class _Body:
                 text
             ):
                 return
-        raise refused(node, f"`{_MACHINE_CODE}` with other text than plain instructions")
+        raise unsupported(node, f"`{_MACHINE_CODE}` with other text than plain instructions")

@@ -7,7 +7,7 @@ import ast
 from dataclasses import dataclass
 
 from aotlens.errors import UserError
-from aotlens.trace.gpu.bodies import check_function, constant_value, dotted, refused
+from aotlens.trace.gpu.bodies import check_function, constant_value, dotted, unsupported
 from aotlens.trace.gpu.launch_settings import read_decorator
 from aotlens.trace.gpu.subset import BUILTINS
 from aotlens.view.quantities import every_digit
@@ -93,11 +93,11 @@ def _rebuilt(module: ast.Module) -> KernelText:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 constants[name] = _constant(value)
             case _:
-                raise refused(statement, f"the statement `{ast.unparse(statement)[:80]}`")
+                raise unsupported(statement, f"the statement `{ast.unparse(statement)[:80]}`")
     names = frozenset({function.name for function in functions} | set(constants))
     for name in names:
         if name in _BINDINGS or name in BUILTINS or name.startswith("__"):
-            raise refused(module, f"the name `{name}`")
+            raise unsupported(module, f"the name `{name}`")
     *helpers, kernel = functions
     for function in functions:
         check_function(function, names)
@@ -118,7 +118,7 @@ def _check_import(statement: ast.Import | ast.ImportFrom) -> None:
         name = alias.asname or alias.name
         path = f"{module}.{alias.name}" if alias.asname and module else module or alias.name
         if path not in _BINDINGS.get(name, ()):
-            raise refused(statement, f"`{ast.unparse(statement)[:80]}`")
+            raise unsupported(statement, f"`{ast.unparse(statement)[:80]}`")
 
 
 def _constant(node: ast.expr) -> object:
@@ -139,7 +139,7 @@ def _only_jit(function: ast.FunctionDef, count: int) -> bool:
     decorators = function.decorator_list
     if len(decorators) != count or dotted(decorators[-1]) != "triton.jit":
         words = ", ".join(f"@{ast.unparse(decorator)[:40]}" for decorator in decorators) or "no decorator"
-        raise refused(function, f"the function `{function.name}` with {words}")
+        raise unsupported(function, f"the function `{function.name}` with {words}")
     return True
 
 

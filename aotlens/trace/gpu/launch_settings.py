@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from aotlens.trace.gpu.bodies import constant_value, dotted, refused
+from aotlens.trace.gpu.bodies import constant_value, dotted, unsupported
 from aotlens.trace.gpu.subset import DECORATORS, GRID_TYPES, LAUNCH_SETTINGS
 
 __all__ = ["Decorator", "read_decorator"]
@@ -64,17 +64,17 @@ class Decorator:
 def read_decorator(node: ast.expr, function: ast.FunctionDef) -> Decorator:
     """Return the decorator for the GPU that compiles it; raises UserError for one outside of the subset."""
     if not isinstance(node, ast.Call):
-        raise refused(node, f"the decorator `{ast.unparse(node)[:80]}`")
+        raise unsupported(node, f"the decorator `{ast.unparse(node)[:80]}`")
     module, _, name = dotted(node.func).rpartition(".")
     if module != "triton_heuristics" or name not in DECORATORS or node.args:
-        raise refused(node, f"the decorator `{ast.unparse(node.func)[:80]}`")
+        raise unsupported(node, f"the decorator `{ast.unparse(node.func)[:80]}`")
     arguments = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
     settings = {
         key: _checked(_literal(value), value) for key, value in arguments.items() if key in _ARGUMENTS
     }
     hints = settings.get("size_hints", {})
     if not isinstance(hints, Mapping):
-        raise refused(node, "`size_hints` as an older torch writes it")
+        raise unsupported(node, "`size_hints` as an older torch writes it")
     inductor, has_grid = _inductor_meta(arguments.get("inductor_meta"))
     meta = {"triton_meta": _triton_meta(arguments.get("triton_meta"), function, node)}
     settings |= meta | {"inductor_meta": inductor, "filename": _Written("__file__")}
@@ -101,10 +101,10 @@ def _triton_meta(node: ast.expr | None, function: ast.FunctionDef, decorator: as
     names = [argument.arg for argument in function.args.args]
     signature = meta.get("signature")
     if not isinstance(signature, Mapping) or not set(signature) <= set(names):
-        raise refused(decorator, "a signature whose names are not the kernel's arguments")
+        raise unsupported(decorator, "a signature whose names are not the kernel's arguments")
     for type_ in signature.values():
         if not isinstance(type_, str) or not _TYPE.fullmatch(type_):
-            raise refused(decorator, f"the argument type `{str(type_)[:80]}`")
+            raise unsupported(decorator, f"the argument type `{str(type_)[:80]}`")
     types = {name: signature.get(name, "constexpr") for name in names}
     constants = _checked(meta.get("constants", {}), decorator)
     numbers = {key: value for key, value in meta.items() if isinstance(value, (bool, int))}
@@ -136,10 +136,10 @@ def _divisibility(node: ast.expr | None) -> dict[tuple[int, ...], object]:
 def _entries(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     """Yield the entries of a dict whose keys are strings."""
     if not isinstance(node, ast.Dict):
-        raise refused(node, f"the setting `{ast.unparse(node)[:80]}`")
+        raise unsupported(node, f"the setting `{ast.unparse(node)[:80]}`")
     for key, value in zip(node.keys, node.values, strict=True):
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-            raise refused(node, "a setting without a name")
+            raise unsupported(node, "a setting without a name")
         yield key.value, value
 
 
@@ -148,7 +148,7 @@ def _literal(node: ast.expr) -> object:
     match node:
         case ast.Dict(keys=keys, values=values):
             if None in keys:
-                raise refused(node, "`**` in a setting")
+                raise unsupported(node, "`**` in a setting")
             pairs = zip(keys, values, strict=True)
             return {_literal(key): _literal(value) for key, value in pairs if key is not None}
         case ast.List(elts=elements):
@@ -172,7 +172,7 @@ def _checked(value: object, node: ast.expr) -> object:
         case _Written():
             return value
         case str() if not _WORD.fullmatch(value):
-            raise refused(node, f"the setting {value[:80]!r}")
+            raise unsupported(node, f"the setting {value[:80]!r}")
         case Mapping():
             for pair in value.items():
                 _checked(pair, node)

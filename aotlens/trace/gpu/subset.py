@@ -1,7 +1,7 @@
-"""The subset of Triton in which a logged kernel may be written; any other name is refused.
+"""The subset of Triton in which a logged kernel may be written; any other name is unsupported.
 
 Invariant: no name here loads a file, prints, or returns a Python module or a class with other members.  Names
-of a newer Triton are refused until they are added.
+of a newer Triton are unsupported until they are added.
 """
 
 import re
