@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from aotlens.trace.graphs.tensor_text import Hints, size_value
 
-__all__ = ["Call", "OutputCode", "Step", "code_id", "parse_code"]
+__all__ = ["Call", "OutputCode", "Step", "code_id", "element_bytes", "parse_code"]
 
 _CALL = re.compile(
     r"^\s+(?:(\w+) = )?((?:triton|cpp_fused|cpp|multi_kernel)_\w+|extern_kernels\.\w+"
@@ -254,9 +254,10 @@ def _size(sizes: str, strides: str, dtype: str, hints: Hints) -> int | None:
     ]
     if any(size == 0 for size, _ in known):
         return 0
-    return (1 + sum((size - 1) * step for size, step in known)) * _width(dtype)
+    return (1 + sum((size - 1) * step for size, step in known)) * element_bytes(dtype)
 
 
-def _width(dtype: str) -> int:
+def element_bytes(dtype: str) -> int:
+    """Return the bytes of one element of `torch.DTYPE`."""
     bits = _BITS.search(dtype)
     return _WIDTHS.get(dtype) or (max(1, int(bits[1][:4]) // 8) if bits else 1)

@@ -7,19 +7,18 @@ which of them it writes, has no figures.
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
 from aotlens.trace.graphs.records import Graph
 from aotlens.trace.graphs.tensor_text import Hints, size_value, tensor_of
-from aotlens.trace.output_code import Call, OutputCode
+from aotlens.trace.output_code import Call, OutputCode, element_bytes
 
 __all__ = ["Traffic", "buffers_of", "traffic_of"]
 
 _PARAMETERS = re.compile(r"(?:def \w+|void\s+kernel)\(([^)]{1,20000})\)")
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
-_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,6 @@ class Buffer:
 
     shape: tuple[int, ...]
     element_bytes: int
-    dtype: str
-    """The report's short name: `bf16`."""
 
     @property
     def bytes(self) -> int:
@@ -44,8 +41,6 @@ class Traffic:
     bytes_written: int
     flops: int | None
     """Of a matrix product; None for a generated kernel."""
-    dtype: str
-    """Of the result of a matrix product."""
 
 
 def buffers_of(graph: Graph | None, code: OutputCode, hints: Hints) -> dict[str, Buffer]:
@@ -56,11 +51,11 @@ def buffers_of(graph: Graph | None, code: OutputCode, hints: Hints) -> dict[str,
         shape = _sizes([str(size) for size in tensor.shape], hints) if tensor is not None else None
         if tensor is not None and shape is not None and tensor.bytes is not None:
             elements = max(prod(shape), 1)
-            buffers[argument.name] = Buffer(shape, max(tensor.bytes // elements, 1), tensor.dtype)
+            buffers[argument.name] = Buffer(shape, max(tensor.bytes // elements, 1))
     for name, sizes, dtype in code.allocations:
         shape = _sizes([size for size in sizes.split(",") if size.strip()], hints)
         if shape is not None:
-            buffers[name] = Buffer(shape, _element_bytes(dtype), _short(dtype))
+            buffers[name] = Buffer(shape, element_bytes(dtype))
     for name, base in code.renamed:
         if base in buffers:
             buffers[name] = buffers[base]
@@ -100,7 +95,7 @@ class _Reader:
                 return None
             read += buffer.bytes if reads else 0
             written += buffer.bytes if writes else 0
-        return Traffic(read, written, None, "") if read or written else None
+        return Traffic(read, written, None) if read or written else None
 
     def library(self, call: Call, tree: ast.Call) -> Traffic | None:
         """Return the figures of a call that writes to `out`."""
@@ -115,7 +110,7 @@ class _Reader:
         flops = None
         if call.name.rpartition(".")[2] in _PRODUCTS and len(known) >= 2 and known[-2].shape:
             flops = 2 * prod(result.shape) * known[-2].shape[-1]
-        return Traffic(sum(operand.bytes for operand in known), result.bytes, flops, result.dtype)
+        return Traffic(sum(operand.bytes for operand in known), result.bytes, flops)
 
     def _buffer(self, node: ast.expr) -> Buffer | None:
         match node:
@@ -124,7 +119,7 @@ class _Reader:
             case ast.Call(func=ast.Name(id="reinterpret_tensor"), args=[ast.Name(id=name), sizes, *_]):
                 base, shape = self._buffers.get(name), self._shape(sizes)
                 if base is not None and shape is not None:
-                    return Buffer(shape, base.element_bytes, base.dtype)
+                    return Buffer(shape, base.element_bytes)
         return None
 
     def _shape(self, node: ast.expr) -> tuple[int, ...] | None:
@@ -134,23 +129,6 @@ class _Reader:
 
 def _sizes(texts: list[str], hints: Hints) -> tuple[int, ...] | None:
     """Return the sizes; None if one has no value."""
-    values = tuple(size_value(text, hints) for text in texts)
-    known = tuple(_known(values))
+    values = [size_value(text, hints) for text in texts]
+    known = tuple(value for value in values if value is not None)
     return known if len(known) == len(values) else None
-
-
-def _known(values: tuple[int | None, ...]) -> Iterator[int]:
-    for value in values:
-        if value is not None:
-            yield value
-
-
-def _element_bytes(dtype: str) -> int:
-    bits = re.search(r"\d+", dtype)
-    return max(1, int(bits[0][:4]) // 8) if bits else 1
-
-
-def _short(dtype: str) -> str:
-    """Return `bf16` for `bfloat16`; `b8` for `bool`."""
-    match = re.fullmatch(r"(float|bfloat|int|uint)(\d+)(\w*)", dtype)
-    return f"{_SHORT[match[1]]}{match[2]}{match[3]}" if match else "b8" if dtype == "bool" else dtype
