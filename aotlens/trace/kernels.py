@@ -49,6 +49,7 @@ def kernels_of(graphs: GraphSet, codes: Codes, locate: Locate) -> tuple[Kernel, 
         stacks = _stacks_of(code, records)
         graph = graphs.backward if phase == "backward" else graphs.first
         buffers = buffers_of(graph, code, graphs.facts.hints)
+        is_cuda = graph is not None and any("cuda" in argument.type for argument in graph.arguments)
         for number, call in enumerate(code.calls):
             traffic = traffic_of(call, buffers, graphs.facts.hints)
             own = _stack_spans(stacks.get(call.handle or call.name), locate)
@@ -57,7 +58,7 @@ def kernels_of(graphs: GraphSet, codes: Codes, locate: Locate) -> tuple[Kernel, 
                 Kernel(
                     call.name,
                     phase,
-                    _device(call, graph),
+                    _device(call, is_cuda),
                     call.source,
                     call.nodes,
                     spans,
@@ -73,14 +74,12 @@ def kernels_of(graphs: GraphSet, codes: Codes, locate: Locate) -> tuple[Kernel, 
     return tuple(rows)
 
 
-def _device(call: Call, graph: Graph | None) -> str:
+def _device(call: Call, is_cuda: bool) -> str:
     """Return the device of the call's code; `library` for a library call on the CPU."""
     match = re.search(r"device_str='(\w{1,20})'|device=['\"](\w{1,20})", call.source)
     if match:
         return match[1] or match[2]
-    if not call.is_generated and any(
-        "cuda" in argument.type for argument in (graph.arguments if graph else ())
-    ):
+    if is_cuda and not call.is_generated:
         return "cuda"
     return "cpu" if call.name.startswith("cpp") else "gpu" if call.name.startswith("triton") else "library"
 
