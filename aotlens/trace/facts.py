@@ -63,24 +63,21 @@ class CompilationFacts:
     @cached_property
     def hints(self) -> Hints:
         """Return the values of symbols when the code was compiled."""
-        values: dict[str, int] = {}
-        for record in self.every("create_symbol"):
-            value = self.value(record)
-            text = str(value.get("val", ""))
-            if re.fullmatch(r"-?\d{1,18}", text):
-                values[str(value.get("symbol", ""))] = int(text)
-        return values
+        sizes = (pair for pair in self._symbols if re.fullmatch(r"-?\d{1,18}", pair[1]))
+        return {symbol: int(text) for symbol, text in sizes}
 
     @cached_property
     def numbers(self) -> Mapping[str, float]:
         """Return the values of symbols for floats and sizes when the code was compiled."""
-        values: dict[str, float] = dict(self.hints)
-        for record in self.every("create_symbol"):
-            value = self.value(record)
-            text = str(value.get("val", ""))
-            if re.fullmatch(r"-?\d{1,40}\.\d{0,40}(?:e[+-]?\d{1,3})?", text):
-                values[str(value.get("symbol", ""))] = float(text)
-        return values
+        form = r"-?\d{1,40}\.\d{0,40}(?:e[+-]?\d{1,3})?"
+        floats = (pair for pair in self._symbols if re.fullmatch(form, pair[1]))
+        return {**self.hints, **{symbol: float(text) for symbol, text in floats}}
+
+    @cached_property
+    def _symbols(self) -> tuple[tuple[str, str], ...]:
+        """Return each symbol with the text of its value, in the order of the log."""
+        values = [self.value(record) for record in self.every("create_symbol")]
+        return tuple((str(value.get("symbol", "")), str(value.get("val", ""))) for value in values)
 
     @property
     def stack(self) -> tuple[Frame, ...]:
