@@ -4,7 +4,7 @@ Invariant: the newest graph of each compilation becomes a target; equal graphs o
 At most `MAX_TARGETS` are built unless one is named, so that opening a log costs only what is shown.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -134,8 +134,13 @@ def build_report(
     if only is not None:
         frames = {_frame_of(summary.compilation) for summary in chosen}
         compilations = [facts for facts in compilations if _frame_of(facts.compilation) in frames]
-    dynamo = dynamo_of(compilations, _names(built), locate)
-    by_line = line_seconds(compilations, _kernels(built), locate)
+    targets_of = _targets_of(built)
+    dynamo = dynamo_of(compilations, lambda facts: tuple(target.name for target in targets_of(facts)), locate)
+    by_line = line_seconds(
+        compilations,
+        lambda facts: [kernel for target in targets_of(facts) for kernel in target.kernels],
+        locate,
+    )
     dynamo = replace(dynamo, compile_seconds=replace(dynamo.compile_seconds, by_line=by_line))
     ranks = ranks_of(trace, locate) if only is None else None
     return Report(
@@ -172,19 +177,12 @@ def _first_process(trace: Trace) -> list[CompilationFacts]:
     return [CompilationFacts(compilation) for compilation in compilations[:MAX_COMPILATIONS]]
 
 
-def _names(built: list[tuple[Summary, Target]]) -> "Callable[[CompilationFacts], tuple[str, ...]]":
-    names: dict[int, list[str]] = {}
+def _targets_of(built: list[tuple[Summary, Target]]) -> Callable[[CompilationFacts], Sequence[Target]]:
+    """Return a function that finds the targets of a compilation."""
+    targets: dict[int, list[Target]] = {}
     for summary, target in built:
-        names.setdefault(id(summary.compilation), []).append(target.name)
-    return lambda facts: tuple(names.get(id(facts.compilation), ()))
-
-
-def _kernels(built: list[tuple[Summary, Target]]) -> "Callable[[CompilationFacts], tuple[Kernel, ...]]":
-    kernels: dict[int, tuple[Kernel, ...]] = {}
-    for summary, target in built:
-        key = id(summary.compilation)
-        kernels[key] = (*kernels.get(key, ()), *target.kernels)
-    return lambda facts: kernels.get(id(facts.compilation), ())
+        targets.setdefault(id(summary.compilation), []).append(target)
+    return lambda facts: targets.get(id(facts.compilation), [])
 
 
 def build_targets(
@@ -209,6 +207,7 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, extras: Extras) 
     kernels = kernels_of(graphs, codes, locate)
     if extras.recompile is not None:
         kernels = extras.recompile(kernels, codes)
+    gpu_totals = phase_costs(kernels)
     mode: Mode = "training" if graphs.joint or graphs.forward else "inference"
     target = Target(
         name=f"{function.qualname}{part}{_ranks_text(summary.ranks)}",
@@ -222,10 +221,10 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, extras: Extras) 
         partition=partition,
         wrapper=wrapper_of(facts, graphs.index),
         kernels=kernels,
-        gpu_totals=phase_costs(kernels),
+        gpu_totals=gpu_totals,
         gpu_lines=line_costs(kernels),
         gpu_name=extras.gpu_name,
-        gpu_error=NO_GPU_KERNELS if extras.gpu_name and not phase_costs(kernels) else "",
+        gpu_error=NO_GPU_KERNELS if extras.gpu_name and not gpu_totals else "",
         memory=memory_of(codes, kernels, partition) if codes else graph_memory(graphs, partition, locate),
         guards=guards_of(facts, locate),
         cuda_graph=cuda_graph_of(facts, mode == "training"),
