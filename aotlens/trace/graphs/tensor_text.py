@@ -8,11 +8,13 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from math import prod
+from typing import TypeVar
 
 from aotlens.model.report import Tensor
 
 __all__ = ["Hints", "float_value", "size_value", "tensor_of"]
 
+_Number = TypeVar("_Number", int, float)
 Hints = Mapping[str, int]
 """Symbols with their values when the code was compiled."""
 
@@ -82,20 +84,23 @@ def _dimension(text: str) -> int | str:
 
 def size_value(text: str, hints: Hints) -> int | None:
     """Return the value of a size's expression; None without a symbol's value, or for another form."""
-    if len(text) > MAX_SIZE_TEXT:
-        return None
-    try:
-        return _value(ast.parse(text.strip(), mode="eval").body, hints)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, ZeroDivisionError):
-        return None
+    return _evaluated(text, _value, hints)
 
 
 def float_value(text: str, numbers: Mapping[str, float]) -> float | None:
     """Return the value of a symbolic float, `zf0`, or of a product or sum with one; None for another form."""
+    return _evaluated(text, _float_value, numbers)
+
+
+def _evaluated(
+    text: str,
+    value_of: Callable[[ast.expr, Mapping[str, _Number]], _Number | None],
+    symbols: Mapping[str, _Number],
+) -> _Number | None:
     if len(text) > MAX_SIZE_TEXT:
         return None
     try:
-        return _float_value(ast.parse(text.strip(), mode="eval").body, numbers)
+        return value_of(ast.parse(text.strip(), mode="eval").body, symbols)
     except (SyntaxError, ValueError, RecursionError, MemoryError, ArithmeticError):
         return None
 
@@ -111,9 +116,7 @@ def _float_value(tree: ast.expr, numbers: Mapping[str, float]) -> float | None:
             return None if value is None else -value
         case ast.BinOp(left=left, op=operation, right=right):
             function = _FLOAT_OPERATIONS.get(type(operation))
-            first, second = _float_value(left, numbers), _float_value(right, numbers)
-            if function is not None and first is not None and second is not None:
-                return function(first, second)
+            return _applied(function, _float_value(left, numbers), _float_value(right, numbers))
     return None
 
 
@@ -128,14 +131,15 @@ def _value(tree: ast.expr, hints: Hints) -> int | None:
             return None if value is None else -value
         case ast.BinOp(left=left, op=operation, right=right):
             function = _OPERATIONS.get(type(operation))
-            first, second = _value(left, hints), _value(right, hints)
-            if function is None or first is None or second is None:
-                return None
-            result = function(first, second)
-            return result if abs(result) < MAX_NUMBER else None
-        case ast.Call(func=ast.Name(id=name), args=[first_tree, second_tree], keywords=[]):
-            call = _FUNCTIONS.get(name)
-            left_value, right_value = _value(first_tree, hints), _value(second_tree, hints)
-            if call is not None and left_value is not None and right_value is not None:
-                return call(left_value, right_value)
+            result = _applied(function, _value(left, hints), _value(right, hints))
+            return result if result is not None and abs(result) < MAX_NUMBER else None
+        case ast.Call(func=ast.Name(id=name), args=[left, right], keywords=[]):
+            return _applied(_FUNCTIONS.get(name), _value(left, hints), _value(right, hints))
     return None
+
+
+def _applied(
+    function: Callable[[_Number, _Number], _Number] | None, first: _Number | None, second: _Number | None
+) -> _Number | None:
+    """Return the function's value; None if one of its arguments has none."""
+    return None if function is None or first is None or second is None else function(first, second)
