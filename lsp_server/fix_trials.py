@@ -1,14 +1,7 @@
-"""Runs of `aotlens why --try-fixes` for the user, and their reports.
+"""Runs of `aotlens why --try-fixes` for the user, and their reports."""
 
-Invariant: each run is a process group of its own; it ends with its request, a cancellation or the server.
-"""
-
-import asyncio
 import os
 import sys
-from functools import partial
-
-from pygls.lsp.server import LanguageServer
 
 from aotlens.errors import AotlensError
 from aotlens.model.codec import loads
@@ -16,82 +9,26 @@ from aotlens.model.dynamo import Dynamo
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
 from aotlens.worker.fit_command import START_CLI
-from lsp_server.index import FileIndex
-from lsp_server.progress import ProgressBar
-from lsp_server.script_runs import ScriptRun, cancel_runs, output_of
+from lsp_server.script_runs import Command, ScriptRuns
 from lsp_server.settings import Settings
-from lsp_server.views import Views
 
 __all__ = ["FixTrials"]
 
 PROGRESS = "aotlens: trying fixes: "
 FIRST_STAGE = "the script as it is"
-CANCELLED = Failure("cancelled", "cancelled")
 
 
-class FixTrials:
-    """The runs of one server, at most one for each script."""
-
-    def __init__(self, server: LanguageServer, views: Views) -> None:
-        self._server = server
-        self._views = views
-        self._runs: list[ScriptRun] = []
+class FixTrials(ScriptRuns):
+    """The runs that try fixes."""
 
     async def run(self, path: str, settings: Settings, cwd: str | None) -> Dynamo | Failure:
         """Try fixes for a script and hold those that passed; a newer run for the script cancels this one."""
-        self.cancel(path=path)
-        name = os.path.basename(path)
-        run = ScriptRun(path, ProgressBar(self._server, self._views.client, f"Trying fixes for {name}"))
-        self._runs.append(run)
-        snapshot = self._views.snapshot(path)
-        run.bar.report(FIRST_STAGE)
-        run.bar.start()
-        ending = "failed"
-        try:
-            answer = await self._report(run, settings, cwd or os.path.dirname(path))
-            if isinstance(answer, Failure):
-                ending = "cancelled" if answer.kind == "cancelled" else ending
-                return answer
-            lines = snapshot.lines.traced
-            indices = await asyncio.get_running_loop().run_in_executor(
-                None, partial(self._indices, answer, path, lines)
-            )
-            self._views.hold_tested(path, answer, indices, snapshot)
-            ending = "done"
-            return answer.dynamo or Dynamo()
-        except asyncio.CancelledError:
-            run.stop()
-            raise
-        finally:
-            self._runs.remove(run)
-            self._views.drop(snapshot)
-            run.bar.end(ending)
-
-    def cancel(self, *, path: str | None = None, token: str | int | None = None) -> int:
-        """Stop the runs of a script or of a progress bar, or all; how many."""
-        return cancel_runs(self._runs, path, token)
-
-    def end(self) -> None:
-        """End all runs by force."""
-        for run in self._runs:
-            run.kill()
-
-    def _indices(self, report: Report, path: str, lines: tuple[str, ...]) -> dict[str, FileIndex]:
-        return self._views.prepare(report, path, lines)
-
-    async def _report(self, run: ScriptRun, settings: Settings, cwd: str) -> Report | Failure:
         words = [settings.python or sys.executable, "-P", "-c", START_CLI, "why", "--try-fixes"]
-        words += ["--format", "json", run.path, *settings.args]
-
-        def show(line: str) -> None:
-            if line.startswith(PROGRESS):
-                run.bar.report(line.removeprefix(PROGRESS))
-
-        output = await output_of(run, words, cwd, self._server, show)
-        if output is None:
-            return CANCELLED
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, _read, run.path, output.data, output.errors)
+        words += ["--format", "json", path, *settings.args]
+        title = f"Trying fixes for {os.path.basename(path)}"
+        command = Command(words, title, FIRST_STAGE, _read, PROGRESS)
+        answer = await self._report(path, cwd, command, self._views.hold_tested)
+        return answer if isinstance(answer, Failure) else answer.dynamo or Dynamo()
 
 
 def _read(path: str, data: bytes, errors: str) -> Report | Failure:

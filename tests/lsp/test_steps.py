@@ -79,3 +79,14 @@ def test_a_script_that_fails_says_why(client: StrictClient, tmp_path: Path) -> N
     )
     assert answer["failure"] == "user"
     assert "there is no data" in answer["message"]
+
+
+def test_a_script_that_is_saved_during_the_run_keeps_its_lines(client: StrictClient, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    save = "import pathlib; file = pathlib.Path(__file__); file.write_text('#' + chr(10) + file.read_text())"
+    script.write_text(TRAIN.replace("import torch", f"import torch; {save}"))
+    uri = client.open(script)
+    params = {"command": "aotlens.fit", "arguments": [uri]}
+    answer = client.request("workspace/executeCommand", params, WAIT_S)
+    assert lenses(client, uri) == [(6, answer["message"])]
+    assert set(hints(client, uri)) == {2, 5, 6}
