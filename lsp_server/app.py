@@ -281,6 +281,11 @@ class Server(LanguageServer):
         except UserError:
             return None
 
+    def cancel_runs(self, *, path: str | None = None, token: str | int | None = None) -> int:
+        """Stop the traces and runs of a script or of a progress bar, or all; return how many."""
+        kinds = (self.tracer, self.fix_trials, self.step_runs)
+        return sum(runs.cancel(path=path, token=token) for runs in kinds)
+
     def end(self) -> None:
         """Stop all processes and delete all files."""
         self.tracer.restart()

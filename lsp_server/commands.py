@@ -14,7 +14,7 @@ from lsprotocol import types
 
 from aotlens.diagnostics.attach_fixes import outcome_sentence
 from aotlens.errors import AotlensError, UserError
-from aotlens.model.failure import NOT_THE_FILES, Failure
+from aotlens.model.failure import Failure
 from aotlens.model.files import described, same_capture
 from aotlens.model.report import Target
 from aotlens.model.source import Outcome
@@ -22,6 +22,7 @@ from aotlens.view.step_memory.lines import step_words
 from aotlens.view.verdicts import WORST_FIRST
 from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of
+from lsp_server.checks import failed, is_unsaved, not_run, say_unsaved, script_of, why_not_run
 from lsp_server.memory_view import MEMORY, memory_tree
 from lsp_server.menus import (
     GPUS,
@@ -81,10 +82,9 @@ async def choose_gpu(server: Server, uri: str, qualname: str | None = None, gpu:
 
     Later traces of this session use it too, until the client sends its settings again.
     """
-    refusal = _refusal(server, path_of(uri), uri)
-    if refusal:
-        server.say(refusal, types.MessageType.Warning)
-        return {"failure": "refused", "message": refusal}
+    script = script_of(server, uri)
+    if not isinstance(script, str):
+        return script
     chosen = gpu or await asked_gpu(server)
     if chosen is None:
         return {"failure": "cancelled", "message": "no GPU was chosen"}
@@ -94,34 +94,27 @@ async def choose_gpu(server: Server, uri: str, qualname: str | None = None, gpu:
 
 async def _trace_asked(server: Server, uri: str, qualname: str | None, *, verify: bool = False) -> Result:
     """Trace on a command; a reason not to trace is shown to the user."""
-    path = path_of(uri)
-    refusal = _refusal(server, path, uri)
-    if path is None or refusal:
-        server.say(refusal, types.MessageType.Warning)
-        return {"failure": "refused", "message": refusal}
-    _say_unsaved(server, path)
+    path = script_of(server, uri)
+    if not isinstance(path, str):
+        return path
+    say_unsaved(server, path)
     return await _trace(server, path, qualname, asked=True, verify=verify)
 
 
 async def try_fixes(server: Server, uri: str) -> Result:
     """Run the script and edited copies of it, and offer the edits that passed as quick fixes."""
-    path = path_of(uri)
-    refusal = _refusal(server, path, uri)
-    if path is None or refusal:
-        server.say(refusal, types.MessageType.Warning)
-        return {"failure": "refused", "message": refusal}
-    if _is_unsaved(server, path):
+    path = script_of(server, uri)
+    if not isinstance(path, str):
+        return path
+    if is_unsaved(server, path):
         message = (
             f"{os.path.basename(path)} has unsaved changes: save it first, because fixes are tried on the"
             " saved file"
         )
-        server.say(message, types.MessageType.Warning)
-        return {"failure": "refused", "message": message}
+        return not_run(server, message)
     answer = await server.fix_trials.run(path, server.settings, server.tracer.cwd)
     if isinstance(answer, Failure):
-        if answer.kind != "cancelled":
-            server.say(answer.message)
-        return {"failure": answer.kind, "message": answer.message}
+        return failed(server, answer)
     outcomes = [entry.outcome for entry in answer.fixes if entry.outcome is not None]
     none = "every edit was rejected" if answer.fixes else "there is no edit to try"
     message = outcome_sentence(outcomes[0]) if outcomes else f"No fix passed: {none}"
@@ -131,17 +124,13 @@ async def try_fixes(server: Server, uri: str) -> Result:
 
 async def will_it_fit(server: Server, uri: str) -> Result:
     """Run the script as `aotlens fit` does, and show the memory of its step beside the source."""
-    path = path_of(uri)
-    refusal = _refusal(server, path, uri)
-    if path is None or refusal:
-        server.say(refusal, types.MessageType.Warning)
-        return {"failure": "refused", "message": refusal}
-    _say_unsaved(server, path)
+    path = script_of(server, uri)
+    if not isinstance(path, str):
+        return path
+    say_unsaved(server, path)
     answer = await server.step_runs.run(path, server.settings, server.tracer.cwd)
     if isinstance(answer, Failure):
-        if answer.kind != "cancelled":
-            server.say(answer.message)
-        return {"failure": answer.kind, "message": answer.message}
+        return failed(server, answer)
     server.publish_all()
     server.refresh()
     message, is_ok = step_words(answer), answer.fits is None or answer.fits.ok
@@ -159,10 +148,10 @@ async def export(server: Server, uri: str, qualname: str, destination: str | Non
     traced = trace_of(server.views, path, qualname) if path else None
     if path is None or traced is None:
         return _not_exported(server, f"{qualname} has no trace to export: trace it first")
-    refusal = _refusal(server, path, uri)
-    if refusal:
-        return _not_exported(server, refusal)
-    _say_unsaved(server, path)
+    reason = why_not_run(server, path, uri)
+    if reason:
+        return _not_exported(server, reason)
+    say_unsaved(server, path)
     file = Path(path_of(destination) or destination) if destination else exported_file(path, qualname)
     try:
         text = await _standalone_text(server, *traced)
@@ -182,12 +171,12 @@ async def _standalone_text(server: Server, key: TraceKey, shown: Target) -> str:
     target = same_capture(report.targets, shown) if report is not None else None
     if target is not None and target.wrapper is not None:
         return target.wrapper.source
-    refused = (
+    errors = (
         [diagnostic.message for diagnostic in report.diagnostics if diagnostic.severity == "error"]
         if report
         else []
     )
-    reasons = [failure.message] if failure is not None else refused
+    reasons = [failure.message] if failure is not None else errors
     raise UserError(reasons[0] if reasons else f"{described(shown)} no longer exists: retrace it")
 
 
@@ -205,13 +194,9 @@ def _not_exported(server: Server, message: str) -> Result:
 
 
 async def cancel(server: Server, uri: str | None = None) -> int:
-    """Stop the traces of a file and the runs that try its fixes, or all; how many."""
+    """Stop the traces and runs of a file, or all; return how many."""
     path = path_of(uri) if uri else None
-    return (
-        server.tracer.cancel(path=path)
-        + server.fix_trials.cancel(path=path)
-        + (server.step_runs.cancel(path=path))
-    )
+    return server.cancel_runs(path=path)
 
 
 async def show(server: Server, uri: str, qualname: str, part: str = "forward") -> Result:
@@ -333,17 +318,13 @@ def on_trust(server: Server, params: object) -> None:
 
 
 def on_progress_cancel(server: Server, params: types.WorkDoneProgressCancelParams) -> None:
-    server.tracer.cancel(token=params.token)
-    server.fix_trials.cancel(token=params.token)
-    server.step_runs.cancel(token=params.token)
+    server.cancel_runs(token=params.token)
 
 
 def on_shutdown(server: Server, params: None) -> None:
     """Handle an orderly shutdown: stop tracing, and exit with 0."""
     server.exit_code = 0
-    server.tracer.cancel()
-    server.fix_trials.cancel()
-    server.step_runs.cancel()
+    server.cancel_runs()
 
 
 async def _trace(
@@ -358,34 +339,10 @@ async def _trace(
 def _result(server: Server, key: tuple[str, str | None], answer: Answer, asked: bool) -> Result:
     failure = answer.failure
     if failure is not None:
-        if asked and failure.kind != "cancelled":
-            server.say(failure.message)
-        elif failure.kind in NOT_THE_FILES:
-            server.say_once(failure.message)
-        return {"failure": failure.kind, "message": failure.message}
+        return failed(server, failure, asked)
     held = server.views.traces.get(key)
     targets = held.report.targets if held else ()
     return {"targets": [target.qualname for target in targets], "elapsedMs": answer.elapsed_ms}
-
-
-def _refusal(server: Server, path: str | None, uri: str) -> str:
-    if path is None:
-        return f"{uri} is not a file on disk: save it as a script to trace it"
-    if not server.settings.may_trace:
-        return "tracing runs the file's code, so trust this workspace first"
-    return ""
-
-
-def _is_unsaved(server: Server, path: str) -> bool:
-    snapshot = server.views.snapshot(path)
-    server.views.drop(snapshot)
-    return bool(snapshot.lines.traced) and not snapshot.lines.is_identity
-
-
-def _say_unsaved(server: Server, path: str) -> None:
-    if _is_unsaved(server, path):
-        message = f"{os.path.basename(path)} has unsaved changes: it is traced as it was saved"
-        server.say(message, types.MessageType.Info)
 
 
 def _known_parts(server: Server, page: Page) -> str:
