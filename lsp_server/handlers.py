@@ -12,7 +12,7 @@ from lsp_server.document import Document, TextChange
 from lsp_server.positions import Encoding
 from lsp_server.rewrites import NO_GRAD, grad_restored
 from lsp_server.settings import Settings, from_data
-from lsp_server.targets import unmarked_functions
+from lsp_server.targets import Scan, unmarked_functions
 from lsp_server.translate.actions import code_actions, example_actions, is_wanted, lens_actions, trace_actions
 from lsp_server.translate.fixes import tested_actions, try_actions
 from lsp_server.translate.hints import inlay_hints
@@ -66,9 +66,13 @@ async def on_code_lens(server: Server, params: types.CodeLensParams) -> list[typ
         return None
     path, document = opened
     seen = await server.scan(path, document)
-    lenses = code_lenses(server.views, path, document.uri, seen.targets)
-    lenses += step_lenses(server.views, path, document.uri, document.lines)
+    lenses = _lenses(server, path, document, seen)
     return [lens for lens in lenses if server.settings.terminal or not _opens_tui(lens)]
+
+
+def _lenses(server: Server, path: str, document: Document, seen: Scan) -> list[types.CodeLens]:
+    lenses = code_lenses(server.views, path, document.uri, seen.targets)
+    return lenses + step_lenses(server.views, path, document.uri, document.lines)
 
 
 async def on_code_action(server: Server, params: types.CodeActionParams) -> Actions | None:
@@ -87,9 +91,7 @@ async def on_code_action(server: Server, params: types.CodeActionParams) -> Acti
         *trace_actions(document, seen.targets, line),
     ]
     if not server.client.lenses:
-        lenses = code_lenses(server.views, path, document.uri, seen.targets)
-        lenses += step_lenses(server.views, path, document.uri, document.lines)
-        actions += lens_actions(lenses, line)
+        actions += lens_actions(_lenses(server, path, document, seen), line)
     titles = {action.title for action in actions}
     actions += [action for action in offered if action.title not in titles]
     only = params.context.only
