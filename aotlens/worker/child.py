@@ -1,6 +1,6 @@
 """The child's side of a trace: from the fork to the one outcome line.
 
-Invariant: the process exits through `os._exit` here, whatever the user's code does; it never returns into the
+Invariant: the process exits through `exit_after`, whatever the user's code does; it never returns into the
 server's loop.
 """
 
@@ -9,18 +9,15 @@ import os
 import resource
 import signal
 import socket
-import sys
 import time
-import traceback
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
 from aotlens.process import die_with_parent, show_logs
-from aotlens.worker.codec import encode
 from aotlens.worker.held import leave_held
 from aotlens.worker.job import WriteEnds
-from aotlens.worker.outcome import outcome_of, prefer_to_be_killed, use_standard_streams, write_all
+from aotlens.worker.outcome import exit_after, prefer_to_be_killed, use_standard_streams, write_outcome
 from aotlens.worker.protocol import TraceRequest
 from aotlens.worker.requests import Further, Trace
 
@@ -42,44 +39,31 @@ class Work:
     """The child's end of the socket for further questions; None if nothing is to be held."""
 
 
-def run(work: "Work", pipes: WriteEnds, parent_pid: int) -> NoReturn:
+def run(work: Work, pipes: WriteEnds, parent_pid: int) -> NoReturn:
     """Trace, write the outcome, leave a held process if the request wants one, and exit."""
-    status = 1
-    try:
-        _settle(pipes, parent_pid)
-        _write_outcome(work.request, work.trace, pipes)
-        again = work.further() if work.control is not None else None
-        if work.control is not None and again is not None:
-            leave_held(work.control, pipes, partial(answer, trace=again), parent_pid)
-        status = 0
-    except BaseException:  # noqa: BLE001 (nothing is left to tell it to: stderr is part of the answer)
-        traceback.print_exc()
-    finally:
-        os._exit(status)
+    exit_after(partial(_trace, work, pipes, parent_pid))
+
+
+def _trace(work: Work, pipes: WriteEnds, parent_pid: int) -> None:
+    _settle(pipes, parent_pid)
+    write_outcome(work.request, work.trace, pipes.result)
+    again = work.further() if work.control is not None else None
+    if work.control is not None and again is not None:
+        leave_held(work.control, pipes, partial(answer, trace=again), parent_pid)
 
 
 def answer(request: TraceRequest, pipes: WriteEnds, server_pid: int, trace: Trace) -> NoReturn:
     """Answer a question in a fork of a held process, and exit."""
-    status = 1
-    try:
-        os.setsid()
-        while os.getppid() != server_pid:  # until the process between has ended
-            time.sleep(_POLL_S)
-        die_with_parent(server_pid)
-        _use_pipes(pipes)
-        _write_outcome(request, trace, pipes)
-        status = 0
-    except BaseException:  # noqa: BLE001 (as in `run`)
-        traceback.print_exc()
-    finally:
-        os._exit(status)
+    exit_after(partial(_answer, request, pipes, server_pid, trace))
 
 
-def _write_outcome(request: TraceRequest, trace: Trace, pipes: WriteEnds) -> None:
-    outcome = outcome_of(request, trace, pipes.result)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    write_all(pipes.result, encode(outcome))
+def _answer(request: TraceRequest, pipes: WriteEnds, server_pid: int, trace: Trace) -> None:
+    os.setsid()
+    while os.getppid() != server_pid:  # until the process between has ended
+        time.sleep(_POLL_S)
+    die_with_parent(server_pid)
+    _use_pipes(pipes)
+    write_outcome(request, trace, pipes.result)
 
 
 def _settle(pipes: WriteEnds, parent_pid: int) -> None:

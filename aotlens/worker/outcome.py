@@ -1,19 +1,41 @@
-"""The steps of every child of a worker: its streams, its progress, its outcome."""
+"""The steps of every child of a worker: its streams, its progress, its outcome, its end."""
 
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from aotlens.model.failure import Failure
 from aotlens.worker.codec import Outcome, encode
 from aotlens.worker.protocol import Progress, TraceRequest
 from aotlens.worker.requests import Trace
 
-__all__ = ["outcome_of", "prefer_to_be_killed", "use_standard_streams", "write_all"]
+__all__ = ["exit_after", "prefer_to_be_killed", "use_standard_streams", "write_all", "write_outcome"]
 
 
-def outcome_of(request: TraceRequest, trace: Trace, result_fd: int) -> Outcome:
+def exit_after(work: Callable[[], None]) -> NoReturn:
+    """Do the work, then end the process, with exit code 1 if it raised."""
+    status = 1
+    try:
+        work()
+        status = 0
+    except BaseException:  # noqa: BLE001 (nothing is left to tell it to: stderr is part of the answer)
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def write_outcome(request: TraceRequest, trace: Trace, result_fd: int) -> None:
+    """Trace, and write the progress and the outcome to the descriptor."""
+    outcome = _outcome_of(request, trace, result_fd)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    write_all(result_fd, encode(outcome))
+
+
+def _outcome_of(request: TraceRequest, trace: Trace, result_fd: int) -> Outcome:
     """Trace and return the outcome; progress goes to the descriptor."""
 
     def progress(stage: str, detail: str = "") -> None:

@@ -7,14 +7,20 @@ import faulthandler
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from aotlens.process import show_logs
 from aotlens.worker.codec import decode, encode
-from aotlens.worker.outcome import outcome_of, prefer_to_be_killed, use_standard_streams, write_all
+from aotlens.worker.outcome import (
+    exit_after,
+    prefer_to_be_killed,
+    use_standard_streams,
+    write_all,
+    write_outcome,
+)
 from aotlens.worker.process import take_over_stdio
 from aotlens.worker.protocol import Hello, TraceRequest
 from aotlens.worker.requests import Trace
@@ -40,26 +46,20 @@ def main(load: Callable[[], tuple[Trace, Hello]] = load) -> NoReturn:
     """
     reading, writing = take_over_stdio()
     use_standard_streams()
-    status = 1
-    try:
-        requests = os.fdopen(reading, "rb")
-        request = decode(requests.readline())
-        assert isinstance(request, TraceRequest)
-        threading.Thread(target=_leave_with_the_server, args=(requests,), daemon=True).start()
-        trace, hello = load()
-        write_all(writing, encode(hello))
-        _dump_when_stopped(Path(sys.argv[1]), request.time_limit_s)
-        show_logs()
-        prefer_to_be_killed()
-        outcome = outcome_of(request, trace, writing)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        write_all(writing, encode(outcome))
-        status = 0
-    except BaseException:  # noqa: BLE001 (nothing is left to tell it to: stderr is part of the answer)
-        traceback.print_exc()
-    finally:
-        os._exit(status)
+    exit_after(partial(_trace, reading, writing, load))
+
+
+def _trace(reading: int, writing: int, load: Callable[[], tuple[Trace, Hello]]) -> None:
+    requests = os.fdopen(reading, "rb")
+    request = decode(requests.readline())
+    assert isinstance(request, TraceRequest)
+    threading.Thread(target=_leave_with_the_server, args=(requests,), daemon=True).start()
+    trace, hello = load()
+    write_all(writing, encode(hello))
+    _dump_when_stopped(Path(sys.argv[1]), request.time_limit_s)
+    show_logs()
+    prefer_to_be_killed()
+    write_outcome(request, trace, writing)
 
 
 def _leave_with_the_server(requests: BinaryIO) -> None:
