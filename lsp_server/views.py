@@ -116,6 +116,10 @@ class HeldTrace:
         """Return True if every file of the trace is unchanged, since one change may affect all of them."""
         return all(view.lines.is_identity for view in self.views.values())
 
+    def path_of(self, span: Span) -> str:
+        """Return the path by which documents know the file of a span."""
+        return real_path(os.path.join(os.path.dirname(self.key[0]), span.file))
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -134,8 +138,7 @@ class Shown:
 
     def view_of(self, span: Span) -> FileView | None:
         """Return the same trace for the file of a span."""
-        base = os.path.dirname(self.trace.key[0])
-        return self.trace.views.get(real_path(os.path.join(base, span.file)))
+        return self.trace.views.get(self.trace.path_of(span))
 
     def spots(self) -> Iterator[Spot]:
         return (spot for spot in self.view.index.spots if self.has(spot.target))
@@ -211,10 +214,6 @@ class Views:
     def steps_in(self, path: str) -> Iterator[tuple[HeldTrace, FileView]]:
         """Yield the results of `aotlens fit` that have lines in a file."""
         return ((held, held.views[path]) for held in self.steps.values() if path in held.views)
-
-    def path_of(self, held: HeldTrace, span: Span) -> str:
-        """Return the path by which documents know the file of a span."""
-        return real_path(os.path.join(os.path.dirname(held.key[0]), span.file))
 
     def _with_current_lines(
         self, key: TraceKey, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot

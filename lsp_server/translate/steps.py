@@ -34,7 +34,7 @@ def _at_step(views: Views, path: str) -> Iterator[types.CodeLens]:
     for held, view in views.steps_in(path):
         fit = held.report.fit
         span = step_span(fit) if fit is not None else None
-        if fit is None or span is None or views.path_of(held, span) != path:
+        if fit is None or span is None or held.path_of(span) != path:
             continue
         text_range = span_range(view, span)
         if text_range is not None:
@@ -61,7 +61,7 @@ def _hints(views: Views, held: HeldTrace, path: str) -> Iterator[types.InlayHint
     note = "" if held.is_fresh else f"\n\n{STALE}"
     for total in shown_totals(held.report.fit) if held.report.fit is not None else ():
         text_range = span_range(held.views[path], total.span) if path in held.views else None
-        if text_range is None or views.path_of(held, total.span) != path:
+        if text_range is None or held.path_of(total.span) != path:
             continue
         kinds = "\n".join(f"- {words}" for words in total.kinds)
         yield types.InlayHint(
