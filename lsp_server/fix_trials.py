@@ -1,14 +1,13 @@
 """Runs of `aotlens why --try-fixes` for the user, and their reports."""
 
 import os
-import sys
 
 from aotlens.errors import AotlensError
 from aotlens.model.codec import loads
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
-from aotlens.worker.fit_command import START_CLI
+from aotlens.worker.fit_command import cli_words
 from lsp_server.script_runs import Command, ScriptRuns
 from lsp_server.settings import Settings
 
@@ -23,8 +22,8 @@ class FixTrials(ScriptRuns):
 
     async def run(self, path: str, settings: Settings, cwd: str | None) -> Dynamo | Failure:
         """Try fixes for a script and hold those that passed; a newer run for the script cancels this one."""
-        words = [settings.python or sys.executable, "-P", "-c", START_CLI, "why", "--try-fixes"]
-        words += ["--format", "json", path, *settings.args]
+        options = ("--try-fixes", "--format", "json")
+        words = cli_words("why", *options, path, *settings.args, python=settings.python)
         title = f"Trying fixes for {os.path.basename(path)}"
         command = Command(words, title, FIRST_STAGE, _read, PROGRESS)
         answer = await self._report(path, cwd, command, self._views.hold_tested)

@@ -4,7 +4,6 @@ Invariant: a process of its own reads the log and runs no user code; the server 
 """
 
 import subprocess
-import sys
 import time
 import tomllib
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from aotlens.model.codec import loads
 from aotlens.model.report import Report
 from aotlens.view.quantities import age, limit_text
-from aotlens.worker.fit_command import START_CLI
+from aotlens.worker.fit_command import cli_words
 
 __all__ = ["NamedLog", "age_text", "named_log", "read_log"]
 
@@ -56,7 +55,7 @@ def _written_at(path: Path) -> float:
 
 def read_log(log: NamedLog) -> Report | str:
     """Return its report, or the reason why there is none."""
-    words = [sys.executable, "-P", "-c", START_CLI, "inspect", "--format", "json", str(log.path)]
+    words = cli_words("inspect", "--format", "json", str(log.path))
     try:
         done = subprocess.run(
             words,

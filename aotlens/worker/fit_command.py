@@ -13,18 +13,22 @@ from aotlens.model.codec import loads
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
 
-__all__ = ["START_CLI", "fit_answer", "fit_words"]
+__all__ = ["cli_words", "fit_answer", "fit_words"]
 
 ROOT = str(Path(__file__).resolve().parents[2])
 START_CLI = f"import sys; sys.path.append({ROOT!r}); from aotlens.cli import main; sys.exit(main())"
 """Starts the command `aotlens`, also where it is not installed; `-P` keeps modules of the project out."""
 
 
+def cli_words(*words: str, python: str | None = None) -> list[str]:
+    """Return the command line of a command of aotlens, for this interpreter unless another is named."""
+    return [python or sys.executable, "-P", "-c", START_CLI, *words]
+
+
 def fit_words(path: str, argv: Sequence[str], gpu: str | None = None, python: str | None = None) -> list[str]:
     """Return the command line that measures the step of a script and prints the report as JSON."""
-    words = [python or sys.executable, "-P", "-c", START_CLI, "fit", "--format", "json"]
-    words += [] if gpu is None else ["--gpu", gpu]
-    return [*words, path, *argv]
+    chosen = [] if gpu is None else ["--gpu", gpu]
+    return cli_words("fit", "--format", "json", *chosen, path, *argv, python=python)
 
 
 def fit_answer(path: str, data: bytes, errors: str) -> Report | Failure:
