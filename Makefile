@@ -22,8 +22,8 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 # The one that belongs to that torch, as a GPU's build of it brings along; pip alone would take the newest.
 TRITON ?= $(if $(filter Linux,$(shell uname -s)),triton==3.7.*)
-# Two test processes: what a small CI machine has cores for.
-PYTEST_ARGS ?= -n 2 --dist worksteal --durations=25
+# One test process more than a small CI machine has cores: many tests wait for a process, a server or a screen.
+PYTEST_ARGS ?= -n 3 --dist worksteal --durations=25
 
 CORPUS_VENV ?= .venv-corpus
 BIN := $(VENV)/bin

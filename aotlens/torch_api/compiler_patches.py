@@ -8,6 +8,7 @@ from aotlens.torch_api.dynamo import create_proxy, wrap_compiled
 from aotlens.torch_api.dynamo_listener import DYNAMO_EVENTS, HOOKS
 from aotlens.torch_api.fake_kernels import grouped_mm, own_results, view
 from aotlens.torch_api.gpu import triton_target
+from aotlens.torch_api.inductor_linker import link_with_gold
 from aotlens.torch_api.inductor_lowerings import (
     codegen_comment,
     compute_dependencies,
@@ -131,6 +132,12 @@ INDUCTOR = Scope(
             Attribute("torch._inductor.ir:ExternKernel", "set_python_kernel_name"),
             set_python_kernel_name,
             "it writes a call of `aten.random.from`, whose name is a keyword, as no Python",
+        ),
+        Patch(
+            Attribute("torch._inductor.cpp_builder", "run_compile_cmd"),
+            link_with_gold,
+            "the usual linker takes a third of the time that a kernel for the CPU takes to build",
+            is_optional=True,
         ),
     ),
 )
