@@ -234,7 +234,6 @@ VALUES = {
 """The records from capture to analysis, and programs: nothing in them changes."""
 BUILDER_USERS = {
     "aotlens.pipeline": "passes it from stage to stage",
-    "aotlens.analysis": "looks up the values that writes have made out of date",
     "aotlens.joint": "records the backward, and later derivatives",
     "aotlens.partition.derivatives": "reads the nodes of a derivative that was just recorded",
     "aotlens.partition.saved_tensor_hooks": "records the caller's hooks on saved tensors",
@@ -247,7 +246,6 @@ CHANGES_FROZEN = {
     "aotlens.capture.free_variables.containers": "sets a derived field in `__post_init__`",
     "aotlens.frontends.compiled_module": "shares the attributes of a module that is no record",
     "aotlens.capture.graph": "an input becomes a view of a base, or a tensor becomes another in place",
-    "aotlens.capture.free_variables.captured_tensors": "an input becomes a constant",
 }
 """What uses `object.__setattr__`, and why: in capture, before `Recorded` holds the node."""
 

@@ -21,9 +21,9 @@ from aotlens.analysis.records import (
 )
 from aotlens.analysis.storage_swaps import span_of_storage_swap
 from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
+from aotlens.capture.builder import Builder
 from aotlens.capture.operators import aten
 from aotlens.capture.recorded import StorageState
-from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import is_wrapper, value_of
@@ -72,7 +72,7 @@ class DetachedOutputs:
     """The bases of outputs with their own `grad_fn`, and of other outputs on their storages."""
 
     def __init__(
-        self, captured: Captured, builder: Recorder, bases: list[BaseInfo], known_bases: dict[int, AliasBase]
+        self, captured: Captured, builder: Builder, bases: list[BaseInfo], known_bases: dict[int, AliasBase]
     ) -> None:
         self._captured = captured
         self._builder = builder

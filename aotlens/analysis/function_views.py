@@ -11,8 +11,8 @@ from aotlens.analysis.graph_outputs import graph_output
 from aotlens.analysis.leaves import passes_custom_function, relative_chain
 from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputBase, OutputType
 from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
+from aotlens.capture.builder import Builder
 from aotlens.capture.recorded import StorageState
-from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.ir.program import Node
 from aotlens.torch_api.autograd import is_view_of_custom_function
@@ -26,7 +26,7 @@ def is_custom_function_view(captured: Captured, captured_input: CapturedInput, v
 
 
 def custom_function_view(
-    captured: Captured, builder: Recorder, index: int, value: Any, input_index: int
+    captured: Captured, builder: Builder, index: int, value: Any, input_index: int
 ) -> OutputAliasInfo:
     captured_input = captured.inputs[input_index]
     chain = relative_chain(captured.recorded, captured_input.argument, value)
@@ -61,7 +61,7 @@ def custom_function_view(
 
 
 def view_of_intermediate(
-    captured: Captured, builder: Recorder, index: int, group: list[int], swapped_base: AliasBase | None
+    captured: Captured, builder: Builder, index: int, group: list[int], swapped_base: AliasBase | None
 ) -> OutputAliasInfo | None:
     """Describe a view of an intermediate that a custom function made, as a value of the graph.
 

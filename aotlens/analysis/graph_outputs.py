@@ -9,9 +9,9 @@ from typing import Any
 from aotlens.analysis.leaves import geometry_on_base, is_created_leaf, relative_chain, views_before_detach
 from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, OutputBase, OutputType
 from aotlens.analysis.tensor_state import grad_fn_of
+from aotlens.capture.builder import Builder
 from aotlens.capture.operators import aten
 from aotlens.capture.recorded import Recorded
-from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import inner_tensors, is_wrapper, value_of
@@ -120,7 +120,7 @@ def view_of_intermediate_base(
 
 
 def graph_output_or_duplicate(
-    captured: Captured, builder: Recorder, index: int, group: list[int]
+    captured: Captured, builder: Builder, index: int, group: list[int]
 ) -> OutputAliasInfo:
     """Describe an output as the graph's value, or as a second tensor object over an earlier output."""
     recorded, value = captured.recorded, captured.outputs[index]
@@ -150,7 +150,7 @@ def _is_expanded(value: Any) -> bool:
     return any(isinstance(stride, int) and stride == 0 for stride in value.stride())
 
 
-def graph_output(builder: Recorder, index: int, value: Any) -> OutputAliasInfo:
+def graph_output(builder: Builder, index: int, value: Any) -> OutputAliasInfo:
     """Describe an output that the wrapper returns as the graph computed it."""
     node = value_of(builder, value)
     if isinstance(node, Wrapped):
@@ -173,7 +173,7 @@ def graph_output(builder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     )
 
 
-def _with_strides_of(builder: Recorder, node: Node, value: Any) -> Node:
+def _with_strides_of(builder: Builder, node: Node, value: Any) -> Node:
     """Return a node with the same values in eager's strides."""
     if node.val.stride() == value.stride() or value.numel() <= 1:
         return node

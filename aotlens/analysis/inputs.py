@@ -32,9 +32,9 @@ from aotlens.analysis.tensor_state import (
     span_of_writes,
     version_bumps,
 )
+from aotlens.capture.builder import Builder
 from aotlens.capture.inputs.synthetic_bases import has_other_grad_fn
 from aotlens.capture.recorded import StorageState
-from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import repeated_dims
 from aotlens.unsupported import unsupported
@@ -43,7 +43,7 @@ aten = torch.ops.aten
 
 
 def analyse_inputs(
-    captured: Captured, builder: Recorder, keep_mutations: bool, storage_swaps: StorageSwaps
+    captured: Captured, builder: Builder, keep_mutations: bool, storage_swaps: StorageSwaps
 ) -> tuple[InputAliasInfo, ...]:
     """Return one record per flat input.
 
@@ -288,7 +288,7 @@ def _synthetic_base_reason(captured: Captured, index: int) -> str:
 
 
 def _analyse_storage_swap(
-    captured: Captured, builder: Recorder, index: int, storage_swap: StorageSwap, keep_mutations: bool
+    captured: Captured, builder: Builder, index: int, storage_swap: StorageSwap, keep_mutations: bool
 ) -> InputAliasInfo:
     """Describe an input whose storage is swapped; either storage may be written to as well."""
     captured_input = captured.inputs[index]

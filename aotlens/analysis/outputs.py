@@ -44,9 +44,9 @@ from aotlens.analysis.records import (
 )
 from aotlens.analysis.storage_swaps import StorageSwaps
 from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
+from aotlens.capture.builder import Builder
 from aotlens.capture.graph import PLAIN
 from aotlens.capture.recorded import StorageState
-from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import is_wrapper, value_of
@@ -61,7 +61,7 @@ aten = torch.ops.aten
 
 
 def analyse_outputs(
-    captured: Captured, builder: Recorder, storage_swaps: StorageSwaps
+    captured: Captured, builder: Builder, storage_swaps: StorageSwaps
 ) -> tuple[tuple[OutputAliasInfo, ...], tuple[BaseInfo, ...]]:
     """Return one record per flat output, and the intermediates that several outputs are views of."""
     groups = _groups_by_storage(captured)
@@ -121,7 +121,7 @@ def _groups_by_storage(captured: Captured) -> dict[int, list[int]]:
     return groups
 
 
-def _plain_value(captured: Captured, builder: Recorder, index: int, value: Any) -> OutputAliasInfo:
+def _plain_value(captured: Captured, builder: Builder, index: int, value: Any) -> OutputAliasInfo:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         value = builder.symbols.value(value)
     elif not _is_number_like(value):
@@ -136,7 +136,7 @@ def _is_number_like(value: Any) -> bool:
     return type(value) in (*PLAIN, range, OuterObject) or is_opaque_value(value)
 
 
-def _captured_constant(builder: Recorder, index: int, value: Any) -> OutputAliasInfo:
+def _captured_constant(builder: Builder, index: int, value: Any) -> OutputAliasInfo:
     """Describe an output that is a real tensor of the user's."""
     node = builder.node_of(value)
     reason = "a captured tensor, returned unchanged"
@@ -162,7 +162,7 @@ def _can_be_written(storage: StorageState) -> bool:
 
 
 def _alias_inside_wrapper(
-    captured: Captured, builder: Recorder, index: int, storage: StorageState
+    captured: Captured, builder: Builder, index: int, storage: StorageState
 ) -> OutputAliasInfo:
     """Return the input storage that an output shares other than as a view: inside or around a subclass."""
     input_index = storage.inputs[0]
@@ -204,7 +204,7 @@ def _is_input(captured: Captured, index: int, value: Any, input_index: int) -> O
 
 
 def _alias_of_input(
-    captured: Captured, builder: Recorder, index: int, storage_swaps: StorageSwaps, same: int | None
+    captured: Captured, builder: Builder, index: int, storage_swaps: StorageSwaps, same: int | None
 ) -> OutputAliasInfo:
     recorded, value = captured.recorded, captured.outputs[index]
     storage = recorded.tracked(value).storage
@@ -279,7 +279,7 @@ def _storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: A
 
 
 def _view_after_storage_swap(
-    captured: Captured, builder: Recorder, index: int, input_index: int, same: int | None
+    captured: Captured, builder: Builder, index: int, input_index: int, same: int | None
 ) -> OutputAliasInfo:
     """Describe a view that was made after the storage swap."""
     value = captured.outputs[index]
@@ -315,7 +315,7 @@ def _nearest_input(captured: Captured, value: Any, storage: StorageState) -> int
 
 
 def _intermediate(
-    captured: Captured, builder: Recorder, index: int, group: list[int], storage_swaps: StorageSwaps
+    captured: Captured, builder: Builder, index: int, group: list[int], storage_swaps: StorageSwaps
 ) -> OutputAliasInfo:
     value, bases, known_bases = captured.outputs[index], storage_swaps.bases, storage_swaps.known_bases
     tracked = captured.recorded.tracked(value)
@@ -380,7 +380,7 @@ def _viewed_without_grad(value: Any) -> bool:
 
 
 def _choose_base(
-    captured: Captured, builder: Recorder, group: list[int], storage: StorageState, bases: list[BaseInfo]
+    captured: Captured, builder: Builder, group: list[int], storage: StorageState, bases: list[BaseInfo]
 ) -> AliasBase:
     """Choose a group's base: a differentiable output that covers the storage, else a hidden output."""
     for index in group:

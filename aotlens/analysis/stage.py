@@ -4,11 +4,11 @@ from aotlens.analysis.inputs import analyse_inputs
 from aotlens.analysis.outputs import analyse_outputs
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.analysis.storage_swaps import StorageSwaps
-from aotlens.capture.recorder import Recorder
+from aotlens.capture.builder import Builder
 from aotlens.capture.records import Captured
 
 
-def analyse(captured: Captured, builder: Recorder, keep_mutations: bool) -> ViewAndMutationMeta:
+def analyse(captured: Captured, builder: Builder, keep_mutations: bool) -> ViewAndMutationMeta:
     """Find every mutation and alias of a captured function.
 
     Values that a write has made out of date are looked up again, which adds nodes to the builder.

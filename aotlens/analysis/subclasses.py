@@ -4,7 +4,7 @@ Invariant: autograd's evidence is read from the wrapper, new values from its inn
 """
 
 from aotlens.analysis.records import InputAliasInfo, MutationType, mutation_placement
-from aotlens.capture.recorder import Recorder
+from aotlens.capture.builder import Builder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.subclasses import value_like
 from aotlens.ir.subclasses import Wrapped
@@ -12,7 +12,7 @@ from aotlens.unsupported import unsupported
 
 
 def analyse_wrapper(
-    captured: Captured, builder: Recorder, index: int, before: Wrapped, keep_mutations: bool
+    captured: Captured, builder: Builder, index: int, before: Wrapped, keep_mutations: bool
 ) -> InputAliasInfo:
     """Describe one wrapper.
 

@@ -340,6 +340,12 @@ class Recording:
         """Use `fake` wherever the function reads this free tensor itself."""
         self._constants[id(tensor)] = (fake, tensor)
 
+    def use_constant_for(self, argument: Any, tensor: Any) -> None:
+        """Give an argument that no node has read yet the node of a constant instead of an input's."""
+        tracked = self.tracked(argument)
+        tracked.node = tracked.storage.base = replace(tracked.node, constant=tensor)
+        self.nodes.insert(0, tracked.node)
+
     def argument(self, arg: Any) -> Any:
         kind = type(arg)
         if kind is FakeTensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.builder import Builder
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.mutations import Write
 from aotlens.capture.operators import Kind, describe
@@ -115,7 +116,7 @@ def _example_size(size: Any) -> Any:
     return size.node.hint if isinstance(size, torch.SymInt) and size.node.is_symbolic() else size
 
 
-def value_of(recording: Recording, tensor: Any) -> Value:
+def value_of(recording: Builder, tensor: Any) -> Value:
     """Return the current value of a tensor or wrapper."""
     if not is_wrapper(tensor):
         return recording.node_of(tensor)
@@ -126,7 +127,7 @@ def value_of(recording: Recording, tensor: Any) -> Value:
     return Wrapped(describe_wrapper(tensor), tuple(parts))
 
 
-def value_like(recording: Recording, tensor: Any, like: Wrapped) -> Wrapped:
+def value_like(recording: Builder, tensor: Any, like: Wrapped) -> Wrapped:
     """Return a wrapper's current value with its initial attributes: a subclass may cache others."""
 
     def current(path: Path, _: Node) -> Node:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import Geometry, ViewAndMutationMeta
-from aotlens.capture.recorder import Recorder
+from aotlens.capture.builder import Builder
 from aotlens.capture.records import Captured
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
@@ -17,7 +17,7 @@ from aotlens.joint.records import JointProgram
 aten = torch.ops.aten
 
 
-def sizes_for_wrapper(builder: Recorder, meta: ViewAndMutationMeta) -> list[Any]:
+def sizes_for_wrapper(builder: Builder, meta: ViewAndMutationMeta) -> list[Any]:
     """Return the symbols that the wrapper reads to regenerate aliases and that no input carries."""
     symbols = builder.symbols
     if not symbols.read_from_data:
@@ -35,7 +35,7 @@ def _numbers(geometry: Geometry | None) -> list[Any]:
     return [] if geometry is None else [geometry.size, geometry.stride, geometry.offset]
 
 
-def check_sizes(captured: Captured, builder: Recorder) -> None:
+def check_sizes(captured: Captured, builder: Builder) -> None:
     """Add one assertion for each relation that torch deferred to run time (`torch._check`)."""
     environment, data_symbols = builder.fake_mode.shape_env, builder.symbols.read_from_data
     if environment is None or not data_symbols:

@@ -123,9 +123,7 @@ def used_inputs(
             and captured_input.node is not None
             and not _is_used(recorder, captured_input, used)
         ):
-            # The backward may read it.
-            object.__setattr__(captured_input.node, "constant", free_tensor.tensor)
-            recorder.nodes.insert(0, captured_input.node)
+            recorder.use_constant_for(captured_input.argument, free_tensor.tensor)  # the backward may read it
             continue
         if id(free_tensor.tensor) in read_otherwise:
             raise unsupported("captured-gradient-lost", recorder.span, name=free_tensor.name)
