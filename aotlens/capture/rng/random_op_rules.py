@@ -5,8 +5,8 @@ Invariant: a rule returns what the operator promises, computed through `Function
 
 Where the CUDA kernel transforms the same uniform numbers (`rand`, `uniform_`, `bernoulli_`, `exponential_`,
 `geometric_`, `cauchy_`; aten/src/ATen/native/cuda/DistributionTemplates.h), the rule does the same.  Normal
-numbers, integers, permutations, `multinomial`, `poisson`, `binomial`, gamma numbers and dropout have the same
-distribution but other values than eager's.
+numbers, integers, permutations, `multinomial` and dropout have the same distribution but other values than
+eager's.  Operators that search for a number (`poisson`, `binomial`, gamma numbers) have no rule.
 """
 
 import math
@@ -18,7 +18,6 @@ import torch
 
 from aotlens.capture.operators import Decompositions, aten
 from aotlens.capture.rng.philox import FunctionalRandom, is_functional
-from aotlens.capture.rng.rejection_sampling import binomial, dirichlet, gamma
 
 EXACT_INTEGERS = 2**53
 """The largest range of which a float64 from [0, 1) reaches every integer."""
@@ -259,25 +258,6 @@ def multinomial(
     return torch.searchsorted(sums, thresholds, right=True).clamp(max=weights.shape[-1] - 1)
 
 
-HALVINGS = 24
-"""Halvings of a range of 24 deviations, enough for rates up to 10**11."""
-
-
-def poisson(random: FunctionalRandom, rate: Any, generator: Any = None) -> Any:
-    """Return the smallest count whose cumulative probability exceeds a number from [0, 1)."""
-    if not _is_supported(rate.device, generator) or not rate.dtype.is_floating_point:
-        return NotImplemented
-    units, wide = _units_like(random, rate, torch.float64), rate.to(torch.float64)
-    spread = 12 * wide.sqrt()  # the rest is less than the distance between two float64 numbers
-    below, above = (wide - spread - 1).floor().clamp(min=-1), (wide + spread + 40).ceil()
-    for _ in range(HALVINGS):
-        middle = ((below + above) / 2).floor()
-        cumulative = torch.special.gammaincc((middle + 1).clamp(min=1), wide)
-        is_above = (cumulative > units) & (middle >= 0)
-        below, above = torch.where(is_above, below, middle), torch.where(is_above, middle, above)
-    return above.to(rate.dtype)
-
-
 Rule = Callable[..., Any]
 
 RANDOM_OP_RULES: dict[Any, Rule] = {
@@ -315,10 +295,6 @@ RANDOM_OP_RULES: dict[Any, Rule] = {
     aten.randperm.generator: randperm,
     aten.rrelu_with_noise_functional.default: rrelu,
     aten.multinomial.default: multinomial,
-    aten.poisson.default: poisson,
-    aten.binomial.default: binomial,
-    aten._standard_gamma.default: gamma,
-    aten._sample_dirichlet.default: dirichlet,
 }
 """One row per overload."""
 
