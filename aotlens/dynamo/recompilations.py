@@ -111,10 +111,8 @@ _DTYPES = {
 
 def _of_tensor(part: str) -> FailedGuard | None:
     """Parse a check of one tensor, which Dynamo prints as a sentence without code."""
-    match = re.match(
-        r"expected type of '(?P<name>.*?)' to be a tensor type,.*found <class '(?P<new>.*?)'>", part
-    )
-    if match:
+    match = re.match(r"expected type of '(?P<name>.*?)' to be (?P<rest>.*)found <class '(?P<new>.*?)'>", part)
+    if match and re.match(r"a tensor type|<class 'torch\.Tensor'>", match["rest"]):  # the latter from 2.15 on
         name, new = match["name"], match["new"].rpartition(".")[2]
         return FailedGuard("type", f"type({name}) is Tensor", name, "Tensor", new.replace("NoneType", "None"))
     match = re.match(r"tensor '(?P<name>.*?)' (?P<rest>.*)", part, re.DOTALL)

@@ -68,7 +68,7 @@ def statement_span(file: str, line: int) -> Span:
 
 
 def _narrowed(file: str, position: tuple[int, int, int, int]) -> Span:
-    """Narrow an `if` or `while` to its condition, and a `for` to its iterable.
+    """Narrow an `if` or `while` to its condition, a `for` to its iterable, a `with` to its context manager.
 
     Up to torch 2.13 the last line is unknown, so a node is identified by its end column.
     """
@@ -82,6 +82,8 @@ def _narrowed(file: str, position: tuple[int, int, int, int]) -> Span:
             inner = node.test
         elif isinstance(node, ast.For):
             inner = node.iter
+        elif isinstance(node, ast.With):
+            inner = node.items[0].context_expr
         elif isinstance(node, ast.Expr):
             inner = node.value
         if isinstance(inner, ast.expr | ast.stmt):

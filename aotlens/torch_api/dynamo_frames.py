@@ -1,6 +1,7 @@
 """Source locations of what Dynamo traces, and of who called the function that it compiles."""
 
 import inspect
+import sys
 import traceback
 from itertools import islice
 from types import CodeType, FrameType
@@ -13,8 +14,11 @@ from aotlens.torch_api.dynamo_events import DynamoLoss, Frames
 
 __all__ = [
     "current_compile",
+    "current_translator",
+    "frame_with_columns",
     "frames_above_dynamo",
     "loss_at",
+    "skip_reason",
     "source_name",
     "traced_frames",
     "translator_codes",
@@ -51,20 +55,46 @@ def translator_codes(translator: Any) -> tuple[tuple[str, str, int], ...]:
     return tuple(codes)
 
 
+def frame_with_columns(frame: traceback.FrameSummary, translator: Any) -> traceback.FrameSummary:
+    """The frame with the columns of its translator's instruction, where torch has none (before 2.13)."""
+    if frame.colno is not None or translator is None:
+        return frame
+    positions = getattr(translator.current_instruction, "positions", None)
+    if positions is None or (translator.f_code.co_filename, positions.lineno) != (
+        frame.filename,
+        frame.lineno,
+    ):
+        return frame
+    return traceback.FrameSummary(
+        frame.filename,
+        frame.lineno,
+        frame.name,
+        lookup_line=False,
+        end_lineno=positions.end_lineno,
+        colno=positions.col_offset,
+        end_colno=positions.end_col_offset,
+    )
+
+
 def source_name(source: Any) -> str:
     name = source.name
     return str(name() if callable(name) else name)  # a method up to 2.11
 
 
-def traced_frames() -> tuple[CodeType | None, Frames]:
-    """The function that Dynamo compiles now, and the frames that it traces; None where it traces none."""
+def current_translator() -> Any:
+    """Dynamo's translator of the innermost function that it traces; None where it traces none."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     try:
-        translator: Any = InstructionTranslator.current_tx()
+        return InstructionTranslator.current_tx()
     except (AttributeError, AssertionError):
-        return None, ()
-    root = getattr(translator.output, "root_tx", None)
+        return None
+
+
+def traced_frames() -> tuple[CodeType | None, Frames]:
+    """The function that Dynamo compiles now, and the frames that it traces; None where it traces none."""
+    translator = current_translator()
+    root = None if translator is None else getattr(translator.output, "root_tx", None)
     return (None, ()) if root is None else (root.f_code, summaries(translator))
 
 
@@ -113,6 +143,28 @@ def _summary_of(frame: FrameType) -> traceback.FrameSummary:
         colno=col,
         end_colno=end_col,
     )
+
+
+def skip_reason(compiler: Any, frame: Any) -> str:
+    """Why Dynamo leaves a frame alone, in torch's words from 2.12 on; empty where it compiles the frame.
+
+    `compiler` is the `CatchErrorsWrapper` that Dynamo calls for the frame; 2.11's keeps the reason to itself.
+    """
+    from torch._dynamo import config, convert_frame, trace_rules
+
+    if frame.f_lasti >= convert_frame.first_real_inst_idx(frame.f_code) + (sys.version_info >= (3, 13)):
+        return "frame has already started executing"
+    if trace_rules.check(frame.f_code):
+        return "frame is in the Dynamo skipfiles list"
+    if config.disable:
+        return "Dynamo tracing is disabled"
+    is_mode_active = (
+        convert_frame.any_torch_dispatch_mode_on_stack
+        if config.inline_torch_dispatch_torch_compile
+        else convert_frame.is_in_any_mode_without_ignore_compile_internals
+    )
+    exports = getattr(compiler._torchdynamo_orig_backend, "_export", False)
+    return "non-infra torch dispatch mode present" if is_mode_active() and not exports else ""
 
 
 def loss_at(root: CodeType, error: Any, effect: str | None, translator: Any) -> DynamoLoss:

@@ -22,8 +22,11 @@ from aotlens.torch_api.dynamo_events import (
 )
 from aotlens.torch_api.dynamo_frames import (
     current_compile,
+    current_translator,
+    frame_with_columns,
     frames_above_dynamo,
     loss_at,
+    skip_reason,
     source_name,
     traced_frames,
 )
@@ -110,6 +113,18 @@ def _on_skip(original: Callable[..., Any], listener: DynamoListener) -> Any:
         return original(self, result, frame)
 
     return handle_skip
+
+
+def _on_unreported_skip(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def catch_errors(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        if not hasattr(self, "_handle_skip"):
+            with log_exceptions():
+                reason = skip_reason(self, frame)
+                if reason:
+                    listener.skips(frame.f_code, reason)
+        return original(self, frame, *args, **kwargs)
+
+    return catch_errors
 
 
 def _on_recompile(original: Callable[..., Any], listener: DynamoListener) -> Any:
@@ -270,6 +285,20 @@ def _on_global(original: Callable[..., Any], listener: DynamoListener) -> Any:
     return install_global
 
 
+def _frame_of_translator(original: Callable[..., Any], current: Current) -> Any:
+    def frame_summary(self: Any) -> Any:
+        return frame_with_columns(original(self), self)
+
+    return frame_summary
+
+
+def _frame_of_location(original: Callable[..., Any], current: Current) -> Any:
+    def frame_summary(self: Any) -> Any:
+        return frame_with_columns(original(self), current_translator())
+
+    return frame_summary
+
+
 _SHAPES = "torch.fx.experimental.symbolic_shapes:ShapeEnv"
 _FRAMES = "torch._dynamo.convert_frame"
 _PHASES = "torch._dynamo.utils:ChromiumEventLogger"
@@ -279,6 +308,17 @@ DYNAMO_EVENTS = "Dynamo events"
 """The scope of these rows."""
 
 HOOKS: tuple[Patch, ...] = (
+    Patch(
+        Attribute(_TRANSLATOR, "frame_summary"),
+        _frame_of_translator,
+        "graph breaks and guards are reported with columns (torch has them from 2.13 on)",
+    ),
+    Patch(
+        Attribute("torch._guards:TracingContext", "_populate_loc_in_frame_summary"),
+        _frame_of_location,
+        "graph breaks and guards are reported with columns (torch has them from 2.13 on)",
+        is_optional=True,
+    ),
     Patch(Attribute(_TRANSLATOR, "log_graph_break"), _reporting(_on_break), "graph breaks are reported"),
     Patch(Attribute(_TRANSLATOR, "starts_line"), _reporting(_on_line), "time per source line is reported"),
     Patch(
@@ -291,6 +331,11 @@ HOOKS: tuple[Patch, ...] = (
         _reporting(_on_skip),
         "functions that Dynamo skips are reported (from 2.12 on)",
         is_optional=True,
+    ),
+    Patch(
+        Attribute(f"{_FRAMES}:CatchErrorsWrapper", "__call__"),
+        _reporting(_on_unreported_skip),
+        "functions that Dynamo skips are reported (up to 2.11)",
     ),
     Patch(
         Attribute(_FRAMES, "get_and_maybe_log_recompilation_reasons"),

@@ -4,8 +4,8 @@ A comment `# HERE` marks the line of the expression; its columns are those of th
 """
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,8 @@ import torch
 __all__ = ["Expected", "Program", "compiled", "vector"]
 
 MARK = "# HERE"
+RELEASE = ".".join(torch.__version__.split(".")[:2])
+"""The installed torch's, `2.13`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Program:
 
     run: Callable[[], Any]
     expected: Expected
+    """With the installed torch."""
 
     @property
     def name(self) -> str:
@@ -52,13 +55,19 @@ class Program:
 
 @dataclass(slots=True)
 class Programs:
-    """Collects programs by a decorator."""
+    """Collects programs by a decorator.
+
+    `releases` has, for releases in which Dynamo itself does something else, the facts that differ.
+    """
 
     entries: list[Program] = field(default_factory=list)
 
-    def __call__(self, **expected: Any) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    def __call__(
+        self, releases: Mapping[str, Mapping[str, Any]] | None = None, **expected: Any
+    ) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
         def add(run: Callable[[], Any]) -> Callable[[], Any]:
-            self.entries.append(Program(run, Expected(**expected)))
+            differing = (releases or {}).get(RELEASE, {})
+            self.entries.append(Program(run, replace(Expected(**expected), **differing)))
             return run
 
         return add

@@ -139,7 +139,10 @@ def warning() -> None:
         f(vector())
 
 
-@program(breaks=(("time.time()", "GB0007", SPLIT),))
+@program(
+    breaks=(("time.time()", "GB0007", SPLIT),),
+    releases={"2.15": {"breaks": (("time.time()", "GB9193", SPLIT),)}},
+)
 def clock() -> None:
     @compiled
     def f(x):
@@ -175,7 +178,10 @@ def break_by_name() -> None:
     f(vector())
 
 
-@program(breaks=(("copy.deepcopy(x)", "GB4198", SPLIT),))
+@program(
+    breaks=(("copy.deepcopy(x)", "GB4198", SPLIT),),
+    releases={"2.11": {"breaks": (("copy.deepcopy(x)", "GB0179", SPLIT),)}},
+)
 def deepcopy() -> None:
     @compiled
     def f(x):
@@ -207,15 +213,14 @@ def open_file() -> None:
     f(vector())
 
 
-@program(breaks=(('open("/dev/null")', "GB0059", WHOLE),))
+@program(breaks=(('open("/dev/null")', "GB0059", SPLIT), ('open("/dev/null")', "GB0142", WHOLE)))
 def open_in_with() -> None:
     @compiled
     def f(x):
         y = x + 1
-        number = hash(y)
         with open("/dev/null") as file:  # HERE
             file.read()
-        return y * (number % 7)
+        return y * 2
 
     f(vector())
 
@@ -291,7 +296,10 @@ def break_in_helper() -> None:
     f(vector())
 
 
-@program(breaks=(("json.dumps({'a': [1, 2]}, indent=1)", "GB0007", SPLIT),))
+@program(
+    breaks=(("json.dumps({'a': [1, 2]}, indent=1)", "GB0007", SPLIT),),
+    releases={"2.11": {"breaks": (("json.dumps({'a': [1, 2]}, indent=1)", "GB0191", SPLIT),)}},
+)
 def break_in_library() -> None:
     @compiled
     def f(x):
@@ -350,17 +358,32 @@ def break_in_module() -> None:
     compiled(nn.Sequential(Printing(), Printing()))(torch.ones(2, 4))
 
 
-@program(breaks=(("number % 2", "GB0088", WHOLE),))
+UNTRACED_HASH = {"breaks": (("hash(x)", "GB0059", SPLIT),)}
+TRACED_HASH = {"breaks": (("x + number % 2", "GB0055", WHOLE),)}
+
+
+@program(
+    breaks=(("number % 2", "GB0088", WHOLE),),
+    releases={
+        "2.11": UNTRACED_HASH,
+        "2.12": UNTRACED_HASH,
+        "2.14": TRACED_HASH,
+        "2.15": TRACED_HASH,
+    },
+)
 def hash_of_tensor() -> None:
     @compiled
     def f(x):
-        number = hash(x)
+        number = hash(x)  # HERE
         return x + number % 2  # HERE
 
     f(vector())
 
 
-@program(breaks=(("y.requires_grad_()", "GB8985", SPLIT),))
+@program(
+    breaks=(("y.requires_grad_()", "GB8985", SPLIT),),
+    releases={"2.11": {"breaks": (("y.requires_grad_()", "GB0125", SPLIT),)}},
+)
 def requires_grad_inside() -> None:
     @compiled
     def f(x):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics
+from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics, graph_break_reasons
 
-from aotlens.model.dynamo import Dynamo, DynamoFunction
+from aotlens.model.dynamo import Break, Dynamo, DynamoFunction
 from aotlens.model.source import Span
 from aotlens.model.spans import source_line
 from aotlens.session.dynamo.log import DynamoLog
@@ -33,6 +33,7 @@ LEAST_PROGRAMS = 60
 def _fresh() -> Iterator[None]:
     torch._dynamo.reset()
     clear_compilation_metrics()
+    graph_break_reasons.clear()
     yield
     torch._dynamo.reset()
 
@@ -103,7 +104,7 @@ def _check_columns(program: Program, functions: tuple[DynamoFunction, ...]) -> N
 
 
 def _check_against_dynamo(functions: tuple[DynamoFunction, ...]) -> None:
-    """Each compilation and recompilation that Dynamo counts is reported once."""
+    """Each compilation and recompilation that Dynamo counts is reported once, each break at its line."""
     metrics = [entry for entry in get_compilation_metrics() if entry.is_forward and entry.co_name]
     ours = [entry for function in functions for entry in function.compilations]
     counted = {entry.compile_id for entry in metrics if entry.fail_type != "RecompileLimitExceeded"}
@@ -112,6 +113,14 @@ def _check_against_dynamo(functions: tuple[DynamoFunction, ...]) -> None:
     assert counted <= set(ids)
     again = {entry.compile_id for entry in metrics if entry.recompile_reason}
     assert again == {entry.id for entry in ours if entry.cause is not None and entry.id in counted}
+    broken = [entry for function in functions for entry in function.breaks]
+    lines = {(span.file, span.line) for entry in broken for span in (entry.span, *_spans_below(entry))}
+    stacks = [reason.user_stack for reason in graph_break_reasons if reason.user_stack]
+    assert {(frame.filename, frame.lineno) for *_, frame in stacks} <= lines
+
+
+def _spans_below(entry: Break) -> tuple[Span, ...]:
+    return tuple(related.span for related in entry.related)
 
 
 def test_the_list_is_long_enough() -> None:
