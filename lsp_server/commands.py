@@ -115,11 +115,12 @@ async def try_fixes(server: Server, uri: str) -> Result:
     answer = await server.fix_trials.run(path, server.settings, server.tracer.cwd)
     if isinstance(answer, Failure):
         return failed(server, answer)
-    outcomes = [entry.outcome for entry in answer.fixes if entry.outcome is not None]
+    passed = [entry for entry in answer.fixes if entry.passed]
     none = "every edit was rejected" if answer.fixes else "there is no edit to try"
-    message = outcome_sentence(outcomes[0]) if outcomes else f"No fix passed: {none}"
+    together = answer.fixes_together
+    message = outcome_sentence(together) if together is not None else f"No fix passed: {none}"
     server.say(message, types.MessageType.Info)
-    return {"passed": len(outcomes), "tried": len(answer.fixes), "message": message}
+    return {"passed": len(passed), "tried": len(answer.fixes), "message": message}
 
 
 async def will_it_fit(server: Server, uri: str) -> Result:

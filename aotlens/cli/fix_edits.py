@@ -10,7 +10,7 @@ from dataclasses import replace
 from aotlens.cli.edited_files import EditedFiles
 from aotlens.cli.terminal import say
 from aotlens.diagnostics.attach_fixes import with_fixes
-from aotlens.fixes.search import SearchResult
+from aotlens.fixes.outcomes import SearchResult
 from aotlens.model.report import Report
 from aotlens.view.quantities import counted
 
@@ -39,7 +39,7 @@ def try_fixes(
     result = fix_trials.try_fixes(arguments.script, arguments.argv, report.dynamo, seconds, tell)
     if not result.is_complete:
         say("aotlens: not all fixes were tried: the script takes too long")
-    return with_fixes(report, result.fixes), result
+    return with_fixes(report, result.fixes, result.together), result
 
 
 def write_fixes(result: SearchResult | None, arguments: argparse.Namespace, started: float) -> None:
@@ -50,5 +50,5 @@ def write_fixes(result: SearchResult | None, arguments: argparse.Namespace, star
     files = EditedFiles(result.originals, result.texts)
     files.print_diff(arguments)
     files.write("while the script ran", started)
-    count = sum(entry.passed for entry in result.fixes)
+    count = sum(entry.is_written for entry in result.fixes)
     say(f"aotlens: wrote {count} {'fix' if count == 1 else 'fixes'} to {counted(len(result.texts), 'file')}")

@@ -1,23 +1,36 @@
-"""Find the candidates that work in few runs: all of them at once, halves if that fails.
+"""Find the candidates that work: each alone on a copy of the script, then together those that passed.
 
-Invariant: accepted candidates were run together, as they are offered, and that run did not differ from eager.
+Invariant: a fix is offered with the result of a run of its own, and the written edits are those of one run
+that did not differ from eager.
 
-A round tries the best candidate of every target, then the next one of the rejected ones.  The next round
-starts from the accepted text, because a fix may reveal code after it.
+| step of a round | runs | outcome |
+|---|---|---|
+| the candidates of a target, the best first, until one passes | one each | passed, neutral, rejected |
+| all that passed | one; halves of them where it fails | written, or offered alone |
+| with these, neutral ones: the target is gone, but alone nothing is saved | the same | written, tentative |
+
+The next round starts from the written text, because a fix may reveal code after it.  Where nothing is
+written, it starts from the tentative text: of two counters that change in the same calls, Dynamo names one.
 """
 
-import difflib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from aotlens.fixes.candidates import Alternatives, Candidate, Target, targets
+from aotlens.fixes.outcomes import SearchResult, cost_of, fix_outcome, line_edits
 from aotlens.fixes.rules import proposed
-from aotlens.model.dynamo import Dynamo, FixOutcome, TriedFix
+from aotlens.model.dynamo import Dynamo, TriedFix
 from aotlens.model.edits import edited
-from aotlens.model.source import Edit, Fix, Span
+from aotlens.model.source import Edit, Fix
+from aotlens.view.why import problems
 
-__all__ = ["Attempt", "Limits", "SearchResult", "find_fixes", "line_edits"]
+__all__ = ["Attempt", "Limits", "find_fixes"]
+
+NOT_TRIED = "not tried: the limit of runs is reached"
+REMAINS = "the problem that it should remove remains"
+SAVES_NOTHING = "no less is compiled with it"
+OVERLAPS = "it changes the same text as another fix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +56,9 @@ Run = Callable[[Texts], Attempt]
 class Limits:
     """When to stop; running trials end."""
 
-    runs: int = 16
+    runs: int = 40
     seconds: float = 600.0
     rounds: int = 4
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """The fixes, and the files with all accepted edits."""
-
-    fixes: tuple[TriedFix, ...]
-    texts: dict[str, str]
-    """Changed files only."""
-    originals: dict[str, str]
-    """The same files before the edits."""
-    runs: int
-    is_complete: bool
-    """False if a limit left candidates untried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,28 +68,10 @@ class Trial:
     target: Target
     candidate: Candidate
 
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The graph breaks and recompilations of a run; ordered, code in eager first."""
-
-    in_eager: int
-    breaks: int
-    compilations: int
-
     @property
-    def order(self) -> tuple[int, int]:
-        return self.in_eager, self.breaks + self.compilations
-
-
-def cost_of(dynamo: Dynamo | None) -> Cost:
-    functions = () if dynamo is None else dynamo.functions
-    breaks = [entry for function in functions for entry in function.breaks]
-    in_eager = sum(entry.effect in ("rest in eager", "function in eager") for entry in breaks)
-    in_eager += sum(function.limit_hit for function in functions)
-    in_eager += sum(entry.is_loss for function in functions for entry in function.skipped)
-    compilations = sum(len(function.compilations) for function in functions)
-    return Cost(in_eager, len(breaks), compilations)
+    def subject(self) -> tuple[str, str, str]:
+        """Return kind, function and target, as the report names them."""
+        return self.candidate.kind, self.target.function, self.target.name
 
 
 class OutOfRuns(Exception):  # noqa: N818 (it ends the search, and is no fault)
@@ -103,24 +84,36 @@ class Search:
 
     run: Run
     limits: Limits
+    originals: dict[str, str]
+    """Every editable file."""
+    before: Dynamo
+    """From the unedited script."""
     texts: dict[str, str]
-    """Every editable file, with the edits accepted in earlier rounds."""
+    """The files with the edits of earlier rounds."""
     dynamo: Dynamo
     """From the last accepted run."""
-    originals: dict[str, str] = field(default_factory=dict)
+    together: Attempt | None = None
+    """The last accepted run: that of all written edits."""
     rejected: list[tuple[Trial, str]] = field(default_factory=list)
-    passed: list[tuple[Trial, dict[str, str]]] = field(default_factory=list)
-    """With the texts before its round."""
-    compared: str = ""
+    passed: list[TriedFix] = field(default_factory=list)
+    tentative: list[Trial] = field(default_factory=list)
+    """The neutral candidates of the last round."""
+    written: int = 0
+    attempts: dict[frozenset[Edit], Attempt] = field(default_factory=dict)
+    """The runs of this round, by their edits."""
     runs: int = 0
     started: float = field(default_factory=time.monotonic)
 
     def attempt(self, trials: Sequence[Trial]) -> Attempt:
-        spent = time.monotonic() - self.started
-        if self.runs >= self.limits.runs or spent > self.limits.seconds:
-            raise OutOfRuns
-        self.runs += 1
-        return self.run(self.changed(self.with_edits(trials)))
+        """Run the script with these edits; equal edits run once in a round."""
+        edits = frozenset(edit for trial in trials for edit in trial.candidate.edits)
+        if edits not in self.attempts:
+            spent = time.monotonic() - self.started
+            if self.runs >= self.limits.runs or spent > self.limits.seconds:
+                raise OutOfRuns
+            self.runs += 1
+            self.attempts[edits] = self.run(self.changed(self.with_edits(trials)))
+        return self.attempts[edits]
 
     def with_edits(self, trials: Sequence[Trial]) -> dict[str, str]:
         edits = tuple(dict.fromkeys(edit for trial in trials for edit in trial.candidate.edits))
@@ -130,49 +123,29 @@ class Search:
     def changed(self, texts: Texts) -> dict[str, str]:
         return {file: text for file, text in texts.items() if text != self.originals[file]}
 
-    def accept(self, trials: Sequence[Trial], base: Sequence[Trial]) -> list[Trial]:
-        """Return the trials that pass in addition to those accepted before."""
-        if not trials:
-            return []
+    def fault(self, trials: Sequence[Trial], base: Sequence[Trial] = ()) -> str:
+        """Run the script with these edits; return why they do not pass, or an empty text."""
         try:
             attempt = self.attempt([*base, *trials])
         except OutOfRuns:
-            self.rejected += [(trial, "not tried: the limit of runs is reached") for trial in trials]
-            return []
-        reason = self.fault(attempt, trials)
-        if not reason:
-            gone = [trial for trial in trials if self.is_gone(trial.target, attempt.dynamo)]
-            if len(gone) == len(trials):
-                self.dynamo, self.compared = attempt.dynamo or self.dynamo, attempt.compared
-                return list(trials)
-            self.rejected += [
-                (trial, "the problem that it should remove remains") for trial in trials if trial not in gone
-            ]
-            return self.accept(gone, base)
-        if len(trials) == 1:
-            self.rejected.append((trials[0], reason))
-            return []
-        middle = len(trials) // 2
-        first = self.accept(trials[:middle], base)
-        return [*first, *self.accept(trials[middle:], [*base, *first])]
-
-    def fault(self, attempt: Attempt, trials: Sequence[Trial]) -> str:
-        """Return why an attempt does not pass, apart from its targets; empty if it does."""
+            return NOT_TRIED
         if attempt.differs:
             return attempt.differs
         if attempt.is_masked and any(trial.candidate.changes_numbers for trial in trials):
             return "what the script prints differs from run to run, so it cannot be compared"
-        before, after = cost_of(self.dynamo), cost_of(attempt.dynamo)
-        if not after.compilations:
+        if not cost_of(attempt.dynamo).compilations:
             return "nothing is compiled any more"
-        new = set(targets(attempt.dynamo)) - set(targets(self.dynamo))
-        if new and len(trials) > 1:
+        left, known = targets(attempt.dynamo), targets(self.dynamo)
+        if len(trials) > 1 and left.keys() - known.keys():
             return "something new is lost"  # single runs show which of them causes it
-        if after.order < before.order:
-            return ""
-        if after.order == before.order and all(self.is_in_eager(trial.target) for trial in trials):
-            return ""  # the code after it is reached for the first time
-        return "no less is compiled with it"
+        if any(left.get(trial.target, 0) >= known.get(trial.target, 1) for trial in trials):
+            return REMAINS
+        return "" if self.saves(attempt, trials) else SAVES_NOTHING
+
+    def saves(self, attempt: Attempt, trials: Sequence[Trial]) -> bool:
+        """Return True if less runs in eager or is compiled, or if code is reached for the first time."""
+        before, after = cost_of(self.dynamo).order, cost_of(attempt.dynamo).order
+        return after < before or (after == before and all(self.is_in_eager(trial.target) for trial in trials))
 
     def is_in_eager(self, target: Target) -> bool:
         """Return True if the target prevented the rest of a function from being compiled."""
@@ -181,64 +154,154 @@ class Search:
             for entry in self.dynamo.breaks
         )
 
-    def is_gone(self, target: Target, dynamo: Dynamo | None) -> bool:
-        counts, before = targets(dynamo), targets(self.dynamo)
-        return counts.get(target, 0) < before.get(target, 0)
+    def accept(self, trials: Sequence[Trial], base: Sequence[Trial]) -> tuple[list[Trial], dict[Trial, str]]:
+        """Return the trials that pass together with those accepted before, and why the others do not."""
+        if not trials:
+            return [], {}
+        reason = self.fault(trials, base)
+        if not reason:
+            self.together = self.attempt([*base, *trials])
+            self.dynamo = self.together.dynamo or self.dynamo
+            return list(trials), {}
+        if len(trials) == 1 or reason == NOT_TRIED:
+            return [], dict.fromkeys(trials, reason)
+        middle = len(trials) // 2
+        first, conflicts = self.accept(trials[:middle], base)
+        second, more = self.accept(trials[middle:], [*base, *first])
+        return [*first, *second], conflicts | more
+
+    def offer(self, trial: Trial, attempt: Attempt, together: int, conflict: str = "") -> None:
+        """Record a candidate that passed, with the run that shows it."""
+        is_first_round = self.texts == self.originals
+        edits = (
+            trial.candidate.edits
+            if is_first_round
+            else line_edits(self.originals, self.changed(self.with_edits([trial])))
+        )
+        outcome = fix_outcome(self.before, attempt.dynamo or self.before, attempt.compared, together)
+        fix = Fix(trial.candidate.title, edits)
+        offered = TriedFix(*trial.subject, fix, outcome, conflict=conflict)
+        self.passed = [
+            entry for entry in self.passed if not (entry.conflict and is_same_target(entry, offered))
+        ]
+        self.passed.append(offered)
+
+
+def is_same_target(first: TriedFix, second: TriedFix) -> bool:
+    return (first.function, first.target) == (second.function, second.target)
 
 
 def find_fixes(run: Run, dynamo: Dynamo, texts: Texts, limits: Limits | None = None) -> SearchResult:
     """Try edits of these files until nothing is left to try, or a limit is reached."""
-    search = Search(run, limits or Limits(), dict(texts), dynamo, dict(texts))
+    search = Search(run, limits or Limits(), dict(texts), dynamo, dict(texts), dynamo)
     for _ in range(search.limits.rounds):
-        if not _round(search):
+        if not _round(search) and not _tentative_round(search):
             break
-    return _result(search, dynamo)
+    changed, together = search.changed(search.texts), None
+    if search.together is not None:
+        together = fix_outcome(dynamo, search.dynamo, search.together.compared, search.written)
+    rejected = tuple(
+        TriedFix(*trial.subject, Fix(trial.candidate.title, trial.candidate.edits), None, reason)
+        for trial, reason in search.rejected
+    )
+    return SearchResult(
+        (*search.passed, *rejected),
+        changed,
+        {file: search.originals[file] for file in changed},
+        search.runs,
+        all(reason != NOT_TRIED for _, reason in search.rejected),
+        together,
+    )
 
 
 def _round(search: Search) -> bool:
-    """Try the alternatives for all targets; return True if any passed."""
+    """Judge the candidates of every target, then write those that pass together; return True if any do."""
+    search.attempts.clear()
     known = {(trial.target, trial.candidate.title) for trial, _ in search.rejected}
-    waiting = [
-        replace(
-            entry,
-            candidates=tuple(
-                proposal for proposal in entry.candidates if (entry.target, proposal.title) not in known
-            ),
-        )
-        for entry in proposed(search.dynamo, search.texts)
-    ]
-    before = dict(search.texts)
-    base: list[Trial] = []
-    while waiting := [entry for entry in waiting if entry.candidates]:
-        trials = _compatible(waiting, base)
-        if not trials:
-            break
-        accepted = search.accept(trials, base)
-        base += accepted
-        fixed_targets = {trial.target for trial in accepted}
-        tried = {trial.target for trial in trials}
-        waiting = [
-            replace(entry, candidates=entry.candidates[1:]) if entry.target in tried else entry
-            for entry in waiting
-            if entry.target not in fixed_targets
-        ]
-        if search.runs >= search.limits.runs:
-            break
-    search.texts = search.with_edits(base)
-    search.passed += [(trial, before) for trial in base]
-    return bool(base)
+    passing: list[Trial] = []
+    neutral: list[Trial] = []
+    for entry in _by_loss(search):
+        trials = [Trial(entry.target, candidate) for candidate in entry.candidates]
+        new = [trial for trial in trials if (trial.target, trial.candidate.title) not in known]
+        trial, is_neutral = _judged(search, new)
+        if trial is not None:
+            (neutral if is_neutral else passing).append(trial)
+    alone = {trial: search.attempt([trial]) for trial in passing}
+    accepted, conflicts = _joined(search, passing, [])
+    for trial, attempt in alone.items():
+        search.offer(trial, attempt, search.written + 1, conflicts.get(trial, ""))
+    added, useless = _joined(search, neutral, accepted)
+    written = [*accepted, *added]
+    for trial in added:
+        search.offer(trial, search.attempt(written), search.written + len(written))
+    search.tentative = [] if written else list(useless)
+    search.rejected += [(trial, SAVES_NOTHING) for trial in useless if written]
+    search.texts = search.with_edits(written)
+    search.written += len(written)
+    return bool(written)
 
 
-def _compatible(waiting: Sequence[Alternatives], base: Sequence[Trial]) -> list[Trial]:
-    """Return the first candidate of each target, except those whose edits overlap."""
+def _tentative_round(search: Search) -> bool:
+    """Judge what else recompiles once the neutral edits are made; return True if these pass with it."""
+    neutral, before = search.tentative, (search.texts, search.dynamo, search.written)
+    if not neutral or search.fault(neutral) != SAVES_NOTHING:
+        search.rejected += [(trial, SAVES_NOTHING) for trial in neutral]
+        return False
+    search.dynamo = search.attempt(neutral).dynamo or search.dynamo
+    search.texts, search.written = search.with_edits(neutral), search.written + len(neutral)
+    if _round(search) and search.together is not None:
+        texts, search.texts = search.texts, before[0]
+        for trial in neutral:
+            search.offer(trial, search.together, search.written)
+        search.texts = texts
+        return True
+    search.rejected += [(trial, SAVES_NOTHING) for trial in (*neutral, *search.tentative)]
+    search.texts, search.dynamo, search.written = before
+    return False
+
+
+def _by_loss(search: Search) -> list[Alternatives]:
+    """Return the targets with an edit to try, in the order in which they should be fixed."""
+    every = problems(search.dynamo)
+    order = {(problem.function, problem.target): number for number, problem in enumerate(every)}
+    return sorted(
+        proposed(search.dynamo, search.texts),
+        key=lambda entry: order.get((entry.target.function, entry.target.name), len(order)),
+    )
+
+
+def _judged(search: Search, trials: Sequence[Trial]) -> tuple[Trial | None, bool]:
+    """Return the first candidate that passes alone, or the first neutral one and True."""
+    neutral: list[Trial] = []
+    for trial in trials:
+        reason = search.fault([trial])
+        if not reason:
+            search.rejected += [(other, SAVES_NOTHING) for other in neutral]
+            return trial, False
+        if reason == SAVES_NOTHING:
+            neutral.append(trial)
+        else:
+            search.rejected.append((trial, reason))
+    search.rejected += [(other, SAVES_NOTHING) for other in neutral[1:]]
+    return (neutral[0], True) if neutral else (None, False)
+
+
+def _joined(
+    search: Search, trials: Sequence[Trial], base: Sequence[Trial]
+) -> tuple[list[Trial], dict[Trial, str]]:
+    """Return the trials that pass together with the base, and why the others do not."""
+    compatible = list(_compatible(trials, base))
+    accepted, conflicts = search.accept(compatible, base)
+    return accepted, {trial: OVERLAPS for trial in trials if trial not in compatible} | conflicts
+
+
+def _compatible(trials: Sequence[Trial], base: Sequence[Trial]) -> Iterator[Trial]:
+    """Yield the trials whose edits do not overlap those of the base or of earlier trials."""
     edits = [edit for trial in base for edit in trial.candidate.edits]
-    trials: list[Trial] = []
-    for entry in waiting:
-        candidate = entry.candidates[0]
-        if not any(_overlap(edit, other) for edit in candidate.edits for other in edits):
-            trials.append(Trial(entry.target, candidate))
-            edits += candidate.edits
-    return trials
+    for trial in trials:
+        if not any(_overlap(edit, other) for edit in trial.candidate.edits for other in edits):
+            yield trial
+            edits += trial.candidate.edits
 
 
 def _overlap(edit: Edit, other: Edit) -> bool:
@@ -251,53 +314,3 @@ def _overlap(edit: Edit, other: Edit) -> bool:
     if begins[0] == ends[0] and begins[1] == ends[1]:
         return False
     return begins[0] < ends[1] and begins[1] < ends[0]
-
-
-def _result(search: Search, before: Dynamo) -> SearchResult:
-    changed = search.changed(search.texts)
-    fixes = []
-    if search.passed:
-        outcome = _outcome(search, before)
-        first = search.passed[0][1]
-        for trial, texts in search.passed:
-            edits = trial.candidate.edits if texts == first else line_edits(search.originals, changed)
-            fix = Fix(trial.candidate.title, edits)
-            fixes.append(
-                TriedFix(trial.candidate.kind, trial.target.function, trial.target.name, fix, outcome)
-            )
-    for trial, reason in search.rejected:
-        fix = Fix(trial.candidate.title, trial.candidate.edits)
-        fixes.append(
-            TriedFix(trial.candidate.kind, trial.target.function, trial.target.name, fix, None, reason)
-        )
-    is_complete = not any("not tried" in reason for _, reason in search.rejected)
-    originals = {file: search.originals[file] for file in changed}
-    return SearchResult(tuple(fixes), changed, originals, search.runs, is_complete)
-
-
-def _outcome(search: Search, before: Dynamo) -> FixOutcome:
-    first, last = cost_of(before), cost_of(search.dynamo)
-    caches = (*before.compile_seconds.caches, *search.dynamo.compile_seconds.caches)
-    saved = before.compile_seconds.total - search.dynamo.compile_seconds.total
-    return FixOutcome(
-        first.breaks,
-        last.breaks,
-        first.compilations,
-        last.compilations,
-        None if any(entry.hits for entry in caches) else saved,
-        search.compared,
-        len(search.passed),
-    )
-
-
-def line_edits(before: Texts, after: Texts) -> tuple[Edit, ...]:
-    """Return all changes as edits of whole lines, because later rounds edit the result of earlier ones."""
-    edits = []
-    for file, text in after.items():
-        old, new = before[file].splitlines(keepends=True), text.splitlines(keepends=True)
-        for tag, start, end, begin, stop in difflib.SequenceMatcher(
-            None, old, new, autojunk=False
-        ).get_opcodes():
-            if tag != "equal":
-                edits.append(Edit(Span(file, start + 1, 0, end + 1, 0), "".join(new[begin:stop])))
-    return tuple(edits)

@@ -239,7 +239,7 @@ class CompileSeconds:
 
 @dataclass(frozen=True, slots=True)
 class FixOutcome:
-    """The results of a run of the edited script, beside those of the unedited one."""
+    """The results of a run of an edited script, beside those of the unedited one."""
 
     breaks_before: int
     breaks_after: int
@@ -250,7 +250,7 @@ class FixOutcome:
     compared: str
     """The values equal to a run in eager: `5 calls (5 tensors), 1 line of output`."""
     together: int = 1
-    """The fixes in the edited script, this one included."""
+    """The fixes in the edited script: 1 for a fix alone; more where it edits what earlier ones wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +270,18 @@ class TriedFix:
     rejected: str = ""
     """Why it is not offered: a result that differs, a script that fails, a break or recompilation that
     remains."""
+    conflict: str = ""
+    """Why `--fix` does not write it although it passed: the result of the run with the others."""
 
     @property
     def passed(self) -> bool:
         """Return True if the edited script equals eager and compiled less."""
         return self.outcome is not None
+
+    @property
+    def is_written(self) -> bool:
+        """Return True if it is among the edits that passed together."""
+        return self.passed and not self.conflict
 
 
 ProcessKind = Literal[
@@ -306,6 +313,8 @@ class Dynamo:
     compile_seconds: CompileSeconds = field(default_factory=lambda: CompileSeconds(0.0, 0.0))
     fixes: tuple[TriedFix, ...] = ()
     """Tried edits, those that passed first; empty unless requested."""
+    fixes_together: FixOutcome | None = None
+    """Of the run with all written edits; None unless one passed."""
     fixable: int = 0
     """The graph breaks and recompiling values for which there is an edit to try."""
     forecasts: tuple[Forecast, ...] = ()

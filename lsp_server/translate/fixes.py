@@ -71,9 +71,9 @@ def tested_actions(views: Views, path: str, wanted: types.Range) -> list[types.C
 
 
 def _all_together(held: HeldTrace) -> tuple[Fix, ...]:
-    """Return all fixes of a run as one, as they were tested; empty for a single fix or overlapping ones."""
+    """Return all written fixes of a run as one, as they were tested; empty for one, or if they overlap."""
     dynamo = held.report.dynamo
-    fixes = [entry.fix for entry in dynamo.fixes if entry.passed] if dynamo is not None else []
+    fixes = [entry.fix for entry in dynamo.fixes if entry.is_written] if dynamo is not None else []
     edits = tuple(dict.fromkeys(edit for fix in fixes for edit in fix.edits))
     if len(fixes) < 2 or overlapping(edits):
         return ()

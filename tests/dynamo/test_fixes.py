@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from aotlens.diagnostics.attach_fixes import tried_words
 from aotlens.dynamo import spans
-from aotlens.fixes.search import Limits, SearchResult
+from aotlens.fixes.outcomes import SearchResult
+from aotlens.fixes.search import Limits
 from aotlens.session.trials.child import run_job
 from aotlens.session.trials.fix_trials import FixTrials, TrialJob, TrialRun, load_trial_run
 from tests.conftest import Golden
@@ -67,9 +69,15 @@ def found(source: str, limits: Limits | None = None) -> SearchResult:
 
 def described(source: str, result: SearchResult) -> str:
     """What passed with the diff, and what was rejected."""
-    lines = [f"+ {entry.kind}: {entry.fix.title}" for entry in result.fixes if entry.passed]
-    outcomes = {entry.outcome for entry in result.fixes if entry.outcome is not None}
-    for outcome in outcomes:
+    passed = [entry for entry in result.fixes if entry.passed]
+    lines = [f"+ {entry.kind}: {entry.fix.title}" for entry in passed]
+    for entry in passed if len(passed) > 1 else ():
+        assert entry.outcome is not None
+        lines.append(
+            f"{entry.target}: {re.sub(', compiling takes.*', '', tried_words(entry, entry.outcome))}"
+        )
+    if result.together is not None:
+        outcome = result.together
         lines.append(f"breaks {outcome.breaks_before} -> {outcome.breaks_after}")
         lines.append(f"compilations {outcome.compilations_before} -> {outcome.compilations_after}")
         lines.append(f"equal to eager: {outcome.compared}")
@@ -85,9 +93,8 @@ def described(source: str, result: SearchResult) -> str:
 def test_a_fix_passes(name: str, golden: Golden) -> None:
     result = found(PASSING[name])
     golden(f"fixes/{name}.txt", described(PASSING[name], result))
-    passed = [entry for entry in result.fixes if entry.passed]
-    assert passed
-    outcome = passed[0].outcome
+    assert any(entry.passed for entry in result.fixes)
+    outcome = result.together
     assert outcome is not None
     before = outcome.breaks_before, outcome.compilations_before
     assert (outcome.breaks_after, outcome.compilations_after) != before

@@ -13,7 +13,7 @@ from aotlens.fit.advice.optimizers import eight_bit_optimizer
 from aotlens.fit.advice.proposals import Proposal
 from aotlens.fit.advice.rules import Script
 from aotlens.fit.advice.trials import Trials
-from aotlens.fixes.search import line_edits
+from aotlens.fixes.outcomes import line_edits
 from aotlens.model.fit import Fit, FitAdvice, FitPlan
 from aotlens.view.quantities import counted, human_bytes, percent
 

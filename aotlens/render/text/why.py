@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from aotlens.diagnostics.attach_fixes import fixes_of, outcome_sentence
+from aotlens.diagnostics.attach_fixes import fixes_of, outcome_sentence, tried_words
 from aotlens.model.dynamo import CompileSeconds, Dynamo
 from aotlens.model.report import Report
 from aotlens.model.spans import location, source_line
@@ -43,9 +43,8 @@ _INDENT = "     "
 
 def fix_summary_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     """Yield the effect of all fixes together."""
-    passed = [entry for entry in dynamo.fixes if entry.passed]
-    if passed and passed[0].outcome is not None:
-        yield from paragraph(outcome_sentence(passed[0].outcome), page.width, "", "green")
+    if dynamo.fixes_together is not None:
+        yield from paragraph(outcome_sentence(dynamo.fixes_together), page.width, "", "green")
     elif dynamo.fixes:
         yield Text("no fix passed: every edit was rejected (--full says why)", "dim")
 
@@ -58,9 +57,12 @@ def fixable_line(dynamo: Dynamo) -> Iterator[Text]:
 
 
 def fix_lines(dynamo: Dynamo, problem: Problem, width: int) -> Iterator[Text]:
-    """Yield the fixes that passed for a problem."""
+    """Yield the fixes that passed for a problem, and what each saves where there are several."""
+    is_alone = sum(entry.passed for entry in dynamo.fixes) == 1
     for entry in fixes_of(dynamo, problem.function, problem.target):
         yield from paragraph(f"✓ tested: {entry.fix.title}", width, _INDENT, "bold green")
+        if entry.outcome is not None and not is_alone:
+            yield from paragraph(tried_words(entry, entry.outcome), width, f"{_INDENT}  ", "green")
 
 
 def rejected_fix_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:

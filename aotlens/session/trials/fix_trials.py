@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from aotlens.fixes.candidates import files_of
+from aotlens.fixes.outcomes import SearchResult
 from aotlens.fixes.rules import proposed
-from aotlens.fixes.search import Attempt, Limits, SearchResult, find_fixes
+from aotlens.fixes.search import Attempt, Limits, find_fixes
 from aotlens.model.codec import decode_record
 from aotlens.model.dynamo import Dynamo
 from aotlens.session.job_folder import PRINTED, read_answer, write_job
