@@ -404,3 +404,9 @@ def test_tests_of_one_front_end_import_no_others() -> None:
 def test_the_report_loads_nothing_but_the_standard_library() -> None:
     ours = {name for name in _loaded_by("import aotlens.model") if name.partition(".")[0] == "rich"}
     assert ours == set()
+
+
+def test_the_first_screen_of_the_app_loads_no_record_of_the_report() -> None:
+    """The records and the panes load after the first paint."""
+    loaded = _loaded_by("import aotlens.cli.commands.tui, tui.launch, tui.tracing")
+    assert not loaded & {"aotlens.model.report", "aotlens.model.codec", "tui.panes.overview", "tui.commands"}

@@ -3,6 +3,8 @@
 Invariant: other threads reach the app by messages only (`messages.py`), and state is replaced only here.
 """
 
+from __future__ import annotations
+
 import gc
 import os
 import signal
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import textual
 from rich.console import Group
@@ -23,51 +25,54 @@ from textual.command import Provider
 from textual.filter import LineFilter
 from textual.screen import Screen
 
-from aotlens.compare.side_by_side import side_by_side
-from aotlens.model import Report, Target
-from aotlens.model.failure import Failure
 from aotlens.view.progress import phase_of
-from aotlens.view.tabs.changes import changes, headline
 from aotlens.view.tabs.source import SourceStore
-from aotlens.view.tabs.tables.rows import Line
 from aotlens.view.tabs.trace_state import TraceState, log_text, progress_lines, state_parts, title_parts
-from tui.commands import commands, default_keys
-from tui.comparing import ComparisonScreen
 from tui.endings import exit_code
-from tui.finding import FindProvider
-from tui.fitting import Fitting
 from tui.keys import APP_BINDINGS
-from tui.log_questions import LogQuestions
-from tui.messages import (
-    CancelWanted,
-    EditsTried,
-    GpuWanted,
-    LogAnswered,
-    ReportReady,
-    SelectionChanged,
-    SelectionWeighed,
-    SelectionWriteWanted,
-    SourceChanged,
-    TargetChosen,
-    TraceEnded,
-    TraceProgress,
-    TraceWanted,
-    WhatIfWanted,
-)
 from tui.panes.base import Subject
-from tui.panes.kernels import KernelsPane
 from tui.panes.registry import KERNELS_TAB
-from tui.panes.saved import SavedPane
-from tui.panes.step import StepPane
-from tui.picking import GpuAnswer, GpuScreen
 from tui.preferences import Preferences, Remembered, checked
-from tui.selecting import Selecting
-from tui.tracing import NONE, Questions, Tracing
+from tui.tracing import NONE, Questions
 from tui.widgets.palette import Palette, needs_palette
 from tui.widgets.plain import PlainText, is_plain
-from tui.widgets.split import Split, layouts
+from tui.widgets.split import layouts
 from tui.widgets.theme import DARK, LIGHT
 from tui.workbench import Workbench
+
+if TYPE_CHECKING:  # the first paint comes before the report's records and the panes
+    from collections.abc import Callable, Iterable, Sequence
+
+    from textual.binding import BindingType
+    from textual.command import Provider
+    from textual.filter import LineFilter
+    from textual.screen import Screen
+
+    from aotlens.model.failure import Failure
+    from aotlens.model.report import Report, Target
+    from aotlens.view.tabs.tables.rows import Line
+    from tui.fitting import Fitting
+    from tui.messages import (
+        CancelWanted,
+        EditsTried,
+        GpuWanted,
+        LogAnswered,
+        ReportReady,
+        SelectionChanged,
+        SelectionWeighed,
+        SelectionWriteWanted,
+        SourceChanged,
+        TargetChosen,
+        TraceEnded,
+        TraceProgress,
+        TraceWanted,
+        WhatIfWanted,
+    )
+    from tui.picking import GpuAnswer
+    from tui.selecting import Selecting
+    from tui.tracing import AnswerWhatIf, Tracing
+    from tui.widgets.split import Split
+
 
 ALONE_S = 2.0
 """The interval at which an app in a browser checks that its server runs."""
@@ -80,11 +85,18 @@ TICK_S = 0.2
 """The interval at which the clock of a running trace is drawn."""
 
 
+def find_provider() -> type[Provider]:
+    """Load what searches all tabs, when the palette is first opened."""
+    from tui.finding import FindProvider
+
+    return FindProvider
+
+
 class AotlensApp(App[int]):
     """Source on the left, facts about it on the right."""
 
     TITLE = "aotlens"
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = App.COMMANDS | {FindProvider}
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = App.COMMANDS | {find_provider}
     BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
 
     def __init__(
@@ -100,7 +112,8 @@ class AotlensApp(App[int]):
         self.subject_name = name
         """The script, or the report's file, as the user named it."""
         self.tracing = tracing
-        self.log_questions = LogQuestions(self, name)
+        self.answer_what_if: AnswerWhatIf | None = None
+        """Weighs a change of a target of a log; None for a saved report, which has no graphs to ask about."""
         self.report = report
         self.earlier: tuple[str, Report] | None = None
         """The report that `x` compares with, and its name: that of `compare_with`, else the trace before."""
@@ -111,8 +124,8 @@ class AotlensApp(App[int]):
         self.sources = SourceStore(roots)
         self.workbench = Workbench(can_trace=tracing is not None, sources=self.sources, fitting=fitting)
         self.remembered = Remembered()
-        script = Path(name.partition("::")[0])
-        self.selecting = Selecting(self, tracing, script) if tracing is not None else None
+        self.selecting: Selecting | None = None
+        """Set with the tabs, for a script that can be traced."""
         self._what_if: tuple[str, ...] = ()
         """The what-ifs of the running trace, beside the policy itself."""
         self._has_questions = False
@@ -129,7 +142,7 @@ class AotlensApp(App[int]):
         """Apply the user's settings, then the choices of the last session; call this before the app runs."""
         self.remembered = preferences.remembered
         self.workbench.shares = layouts(self.remembered.shares)
-        self.settings = checked(preferences.settings, self.available_themes, default_keys())
+        self.settings = checked(preferences.settings, self.available_themes, default_keys)
         chosen = self.settings.theme or self.remembered.theme
         self.theme = chosen if chosen in self.available_themes else DARK.name
         self.set_keymap(self.settings.keys)
@@ -141,8 +154,20 @@ class AotlensApp(App[int]):
     def get_default_screen(self) -> Screen[object]:
         return self.workbench
 
+    def on_workbench_shown(self, event: Workbench.Shown) -> None:
+        """Fill the first screen: the title, and the script."""
+        if self.tracing is not None:
+            self.workbench.source.open(self.subject_name.partition("::")[0])
+        self._draw_title()
+
     def on_workbench_ready(self, event: Workbench.Ready) -> None:
-        gc.enable()  # `aotlens tui` disables it until the screen is there
+        """Show the report, or start the trace."""
+        from tui.selecting import Selecting  # with the tabs
+
+        gc.enable()  # `aotlens tui` disables it until the tabs are there
+        if self.tracing is not None:
+            script = Path(self.subject_name.partition("::")[0])
+            self.selecting = Selecting(self, self.tracing, script)
         self.set_interval(TICK_S, self._tick)
         for problem in self.settings.problems:
             self.notify(problem, title="Settings", severity="warning", timeout=10, markup=False)
@@ -151,7 +176,6 @@ class AotlensApp(App[int]):
         if self.report is not None:
             self._take(self.report, "")
         elif self.tracing is not None:
-            self.workbench.source.open(self.subject_name.partition("::")[0])
             self.start_trace()
         self._draw_title()
 
@@ -166,7 +190,7 @@ class AotlensApp(App[int]):
         self.state = TraceState("tracing", self.state.trace + 1)
         self._started = time.monotonic()
         self.workbench.show_tracing(has_result=self.report is not None)
-        self.workbench.query_one(KernelsPane).show_compiling(None)
+        self.workbench.show_compiling(None)
         self._tick()
         self.tracing.start(self.state.trace, self.post_message, fresh, questions)
 
@@ -175,14 +199,14 @@ class AotlensApp(App[int]):
             phase = phase_of(event.stage, event.detail)
             self.state = self.state.reached(phase, self.elapsed_s)
             if phase.kind == "kernels":
-                self.workbench.query_one(KernelsPane).show_compiling(phase)
+                self.workbench.show_compiling(phase)
             self._tick()
 
     def on_trace_ended(self, event: TraceEnded) -> None:
         """Show the newest trace's answer; a stale one is dropped."""
         if not self._is_current(event.trace):
             return
-        self.workbench.query_one(KernelsPane).show_compiling(None)
+        self.workbench.show_compiling(None)
         phase = "ready" if event.report is not None else "failed"
         self.state = replace(self.state, phase=phase, failure=event.failure, elapsed_ms=event.elapsed_ms)
         if event.report is not None:
@@ -201,7 +225,9 @@ class AotlensApp(App[int]):
 
     def on_what_if_wanted(self, event: WhatIfWanted) -> None:
         if self.tracing is None:
-            self.log_questions.ask(event.change, self.target)
+            from tui.log_questions import LogQuestions  # for logs only
+
+            LogQuestions(self, self.subject_name, self.answer_what_if).ask(event.change, self.target)
             return
         self.start_trace(questions=Questions(what_if=(event.change,)))
 
@@ -214,6 +240,8 @@ class AotlensApp(App[int]):
             self._take(replace(self.report, targets=targets), self.output, event.asked)
 
     def on_gpu_wanted(self, event: GpuWanted) -> None:
+        from tui.picking import GpuScreen  # a screen that few sessions open
+
         if self.tracing is not None:
             self.push_screen(GpuScreen(self.tracing.gpu), self._choose_gpu)
 
@@ -234,6 +262,8 @@ class AotlensApp(App[int]):
         selecting, target = self.selecting, self.target
         if selecting is None or target is None or event.number != selecting.number:
             return
+        from tui.panes.saved import SavedPane  # loaded already, with the other tabs
+
         self.workbench.query_one(SavedPane).show_answer(*selecting.answer_of(event, target))
 
     def on_selection_write_wanted(self, event: SelectionWriteWanted) -> None:
@@ -253,7 +283,7 @@ class AotlensApp(App[int]):
     def on_cancel_wanted(self, event: CancelWanted) -> None:
         if self.state.phase == "tracing" and self.tracing is not None:
             self.tracing.cancel()
-        self.workbench.query_one(StepPane).cancel()
+        self.workbench.cancel_measuring()
 
     def _is_current(self, trace: int) -> bool:
         return trace == self.state.trace and self.state.phase == "tracing"
@@ -280,6 +310,8 @@ class AotlensApp(App[int]):
 
     def _take(self, report: Report, output: str, shown: Target | None = None) -> None:
         """Replace the report, staying on the same target."""
+        from aotlens.view.tabs.changes import changes, headline  # with the report's records
+
         before = self.target if self.state.phase == "ready" else shown
         self._remember_for_comparison(report)
         self.report, self.output = report, output
@@ -301,6 +333,8 @@ class AotlensApp(App[int]):
 
     def _present(self, changed: tuple[Line, ...]) -> None:
         if self.report is not None:
+            from aotlens.model.report import Target  # with all records
+
             target = self.target or Target(self.subject_name, self.subject_name, "direct", "inference", None)
             can_trace = self.tracing is not None
             subject = Subject(self.report, target, self.sources, changed, self.output, can_trace)
@@ -367,6 +401,9 @@ class AotlensApp(App[int]):
         if self.report is None or self.earlier is None:
             self.notify("nothing to compare with: start with --against FILE, or retrace", markup=False)
             return
+        from aotlens.compare.side_by_side import side_by_side  # with the records and their differences
+        from tui.comparing import ComparisonScreen
+
         name, earlier = self.earlier
         comparison = side_by_side(earlier, self.report, (name, self.subject_name))
         self.push_screen(ComparisonScreen(comparison, self.target.qualname if self.target else ""))
@@ -386,7 +423,16 @@ class AotlensApp(App[int]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's commands: tabs, targets, the theme, and what every key does."""
+        from tui.commands import commands  # with every tab
+
         yield from commands(self, screen)
+
+
+def default_keys() -> tuple[dict[str, tuple[str, ...]], ...]:
+    """Return name and keys of all bindings; this loads every tab."""
+    from tui import commands
+
+    return commands.default_keys()
 
 
 def color_system(app: App[int]) -> str | None:

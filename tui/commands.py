@@ -46,7 +46,7 @@ def commands(app: "AotlensApp", screen: Screen[object]) -> Iterable[SystemComman
 
 
 HOLDERS: tuple[type[DOMNode], ...] = (
-    *(pane for pane, _, _ in TABS),
+    *(tab.pane_class() for tab in TABS),
     VirtualTable,
     RowList,
     CodeView,

@@ -1,18 +1,23 @@
 """Leaves the app for the editor, and writes fixes into the user's files."""
 
+from __future__ import annotations
+
 import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.app import App, SuspendNotSupported
 
 from aotlens.model.edits import edited
-from aotlens.model.report import Fix
 from aotlens.view.tabs.diagnostics import difference
 from aotlens.view.tabs.source import SourceStore
 from tui.editor import editor_command
 from tui.endings import leaving_interrupts_alone
 from tui.screens import ConfirmScreen
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Fix
 
 
 def open_editor(app: App[int], path: Path, line: int) -> bool:

@@ -3,20 +3,22 @@
 Invariant: nothing here touches a widget, and `find` runs no code of the user's.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.message import Message
 
 from aotlens.model.failure import Failure
-from aotlens.model.report import Report
-from aotlens.worker.fit_command import fit_answer, fit_words
-from aotlens.worker.fit_results import open_fit_results
 from tui.tracing import TraceTarget
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Report
 
 __all__ = ["CommandFitting", "Fitting", "StepAnswer", "StepFound"]
 
@@ -66,6 +68,8 @@ class CommandFitting:
 
     def start(self, post: Post) -> None:
         """Run the script and post the answer."""
+        from aotlens.worker.fit_command import fit_words  # with all records
+
         self.cancel()
         self._is_cancelled = False
         target = self._target
@@ -95,11 +99,15 @@ class CommandFitting:
             _kill(self._process)
 
     def _find(self, post: Post) -> None:
+        from aotlens.worker.fit_results import open_fit_results  # with all records
+
         results = open_fit_results()
         stored = None if results is None else results.find(self._target.path, self._target.argv)
         post(StepFound(None if stored is None else stored[0]))
 
     def _wait(self, process: subprocess.Popen[bytes], post: Post) -> None:
+        from aotlens.worker.fit_command import fit_answer  # with all records
+
         data, errors = process.communicate()
         if process is not self._process:
             return

@@ -1,14 +1,16 @@
 """Opens the app on a script, a report or a log, and leaves the terminal in order."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotlens.errors import UserError
-from aotlens.model import Report, loads
 from tui.app import AotlensApp, is_served
 from tui.endings import ended_by_signals, exit_code
 from tui.fitting import CommandFitting
@@ -24,7 +26,10 @@ from tui.preferences import (
 from tui.tracing import AnswerWhatIf, TraceTarget, WorkerTracing
 from tui.watching import watch_sources
 
-Named = tuple[str, Report]
+if TYPE_CHECKING:  # the first paint comes before the report's records
+    from aotlens.model.report import Report
+
+Named = tuple[str, "Report"]
 """A report and what the user calls it."""
 
 
@@ -72,7 +77,7 @@ def comparing(app: AotlensApp, against: Named | None) -> AotlensApp:
     return app
 
 
-Follow = Callable[[Callable[[Report], object], threading.Event], None]
+Follow = Callable[[Callable[["Report"], object], threading.Event], None]
 """Calls back with each new report, until the event is set."""
 
 
@@ -89,7 +94,7 @@ def run_report(
     """
     _need_terminal(f"use `aotlens inspect {title}` here")
     app = AotlensApp(title, report=report, roots=(str(Path.cwd()),))
-    app.log_questions.answer = answer
+    app.answer_what_if = answer
     comparing(with_preferences(app), against)
     stop = threading.Event()
     if follow is not None:
@@ -114,6 +119,8 @@ def _need_terminal(instead: str) -> None:
 
 def read_report(file: str) -> Report:
     """Return a saved report, read without torch and the worker; raise UserError for a file without one."""
+    from aotlens.model.codec import loads  # with all records
+
     try:
         return loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:

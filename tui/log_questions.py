@@ -1,13 +1,18 @@
 """Ask our solver about a target of a log, which the app cannot retrace."""
 
+from __future__ import annotations
+
 import shlex
+from typing import TYPE_CHECKING
 
 from textual.app import App
 
 from aotlens.errors import UserError
-from aotlens.model import Target
 from tui.messages import LogAnswered
 from tui.tracing import AnswerWhatIf
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model import Target
 
 __all__ = ["LogQuestions"]
 
@@ -15,15 +20,14 @@ __all__ = ["LogQuestions"]
 class LogQuestions:
     """The questions about a log or a saved report."""
 
-    def __init__(self, app: App[int], name: str) -> None:
+    def __init__(self, app: App[int], name: str, answer: AnswerWhatIf | None) -> None:
         self._app = app
         self._name = name
-        self.answer: AnswerWhatIf | None = None
-        """Set for a log; a saved report has no graphs to ask about."""
+        self._answer = answer
 
     def ask(self, change: str, target: Target | None) -> None:
         """Weigh the change in a thread; where nothing can answer it here, name the command that does."""
-        answer = self.answer
+        answer = self._answer
         if target is None or answer is None:
             command = shlex.join(["aotlens", "inspect", self._name, "--what-if", change])
             title = "The app cannot retrace a log"

@@ -1,9 +1,15 @@
 """The app's messages: records of answers, and the user's requests. Each message is complete in itself."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from textual.message import Message
 
 from aotlens.model.failure import Failure
-from aotlens.model.report import Report, Target, WhatIf
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Report, Target, WhatIf
 
 
 class TraceProgress(Message):

@@ -10,7 +10,7 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -86,8 +86,14 @@ KeyGroup = Mapping[str, tuple[str, ...]]
 """Name and keys of bindings that act together."""
 
 
-def checked(settings: Settings, themes: Iterable[str], groups: Sequence[KeyGroup]) -> Settings:
-    """Return the settings without themes and keys that the app does not have."""
+def checked(
+    settings: Settings, themes: Iterable[str], key_groups: Callable[[], Sequence[KeyGroup]]
+) -> Settings:
+    """Return the settings without themes and keys that the app does not have.
+
+    `key_groups` is called only for settings with keys, because it loads every tab.
+    """
+    groups = key_groups() if settings.keys else ()
     themes, names = sorted(themes), sorted({name for group in groups for name in group})
     problems = list(settings.problems)
     theme = settings.theme

@@ -3,32 +3,36 @@
 Invariant: nothing here touches a widget, and no user code runs in this process.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.message import Message
 
 from aotlens.errors import ReportError
-from aotlens.model import Report, Target, decode
 from aotlens.model.failure import Failure
 from aotlens.worker.protocol import Answer, Progress, TraceOptions, TraceRequest
 from aotlens.worker.syntax_failure import syntax_failure
 from tui.messages import EditsTried, SelectionWeighed, TargetsAnswered, TraceEnded, TraceProgress
 
+if TYPE_CHECKING:  # the first paint comes before the report's records
+    from aotlens.model.report import Report, Target
+
 Post = Callable[[Message], object]
 """Safe to call from any thread, as `App.post_message` is."""
 
-AnswerWhatIf = Callable[[str, Target], Target]
+AnswerWhatIf = Callable[[str, "Target"], "Target"]
 """Adds the answer about a change of the policy to a target of a log; raises UserError without one."""
 
 Texts = tuple[tuple[str, str], ...]
 """Edited files: path and text."""
 
-AsMessage = Callable[[tuple[Target, ...], Failure | None], TargetsAnswered]
+AsMessage = Callable[[tuple["Target", ...], Failure | None], TargetsAnswered]
 """Makes the message of an answer."""
 
 
@@ -70,7 +74,7 @@ class Tracing(Protocol):
 
 class Job(Protocol):
     @property
-    def future(self) -> "Future[Answer]": ...
+    def future(self) -> Future[Answer]: ...
 
     def cancel(self) -> None: ...
 
@@ -137,7 +141,7 @@ class WorkerTracing:
         )
         self._question = job
 
-        def finished(future: "Future[Answer]") -> None:
+        def finished(future: Future[Answer]) -> None:
             if self._question is job:
                 self._question = None
                 answer = ended(0, future)
@@ -174,7 +178,7 @@ class WorkerTracing:
         )
         self._job = job
 
-        def finished(future: "Future[Answer]") -> None:
+        def finished(future: Future[Answer]) -> None:
             post(ended(trace, future))
             if self._known is not None and not future.cancelled() and future.exception() is None:
                 self._known.add(request, future.result(), started)
@@ -194,7 +198,7 @@ class WorkerTracing:
         self._client.close()
 
 
-def ended(trace: int, future: "Future[Answer]") -> TraceEnded:
+def ended(trace: int, future: Future[Answer]) -> TraceEnded:
     """Return the message for a finished job; decodes the report here, off the UI's thread."""
     if future.cancelled():
         return TraceEnded(trace, None, Failure("cancelled", "the trace was cancelled"))
@@ -215,6 +219,8 @@ def read_report(answer: Answer) -> tuple[Report | None, Failure | None]:
         return None, answer.failure or Failure(
             "internal", "the worker sent neither a report nor an error", exit_code=3
         )
+    from aotlens.model.codec import decode  # with all records
+
     try:
         return decode(answer.report), answer.failure
     except ReportError as error:

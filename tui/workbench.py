@@ -1,8 +1,10 @@
 """The one screen: source, tabs, and the links between them."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -11,24 +13,15 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
-from aotlens.model.failure import Failure
-from aotlens.model.report import Report, Target
 from aotlens.view.tabs.source import SourceStore
 from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
-from aotlens.view.tabs.targets import TargetRow, row_of, target_listing, target_rows
-from tui.editing import confirm_fix, open_editor
-from tui.finding import finder
-from tui.fitting import Fitting
 from tui.keys import bind
 from tui.layout import WORKBENCH_CSS
 from tui.messages import CancelWanted, GpuWanted, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
-from tui.panes.diagnostics import DiagnosticsPane
 from tui.panes.registry import CHOICES, KEYS, TAB_KEYS, TABS
 from tui.panes.source import SourcePane
-from tui.panes.step import StepPane
 from tui.panes.waiting import FailurePane, ProgressPane
-from tui.screens import key_help
 from tui.widgets.bars import ChoiceBar, TitleBar
 from tui.widgets.code import CodeView
 from tui.widgets.key_bar import KeyBar
@@ -36,6 +29,14 @@ from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.split import Layout, Split
 from tui.widgets.table import VirtualTable
+
+if TYPE_CHECKING:  # the first paint comes before the report's records and the panes
+    from aotlens.model.failure import Failure
+    from aotlens.model.report import Report
+    from aotlens.view.progress import Phase
+    from aotlens.view.tabs.targets import TargetRow
+    from tui.fitting import Fitting
+    from tui.panes.diagnostics import DiagnosticsPane
 
 FIND_ALL = "/"
 """Typed into the empty filter, it searches everywhere."""
@@ -49,8 +50,8 @@ class Workbench(Screen[object]):
     DEFAULT_CSS = WORKBENCH_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            bind(f"tab.{kind.TAB}", shown, f"tab({index})", ("", f"Open the tab {label}."))
-            for index, ((kind, label, _), shown) in enumerate(zip(TABS, KEYS, strict=True))
+            bind(f"tab.{tab.name}", shown, f"tab({index})", ("", f"Open the tab {tab.label}."))
+            for index, (tab, shown) in enumerate(zip(TABS, KEYS, strict=True))
         ),
         bind("focus.next", "tab", "app.focus_next", ("", "Go to the next pane.")),
         bind("focus.previous", "shift+tab", "app.focus_previous", ("", "Go to the previous pane.")),
@@ -77,8 +78,11 @@ class Workbench(Screen[object]):
         bind("cancel", "escape", "escape", ("", "Clear the filter, or stop the running trace.")),
     ]
 
+    class Shown(Message):
+        """The first screen is there, without the tabs' content."""
+
     class Ready(Message):
-        """Everything is mounted."""
+        """Every tab is loaded."""
 
     def __init__(self, *, can_trace: bool, sources: SourceStore, fitting: Fitting | None = None) -> None:
         super().__init__()
@@ -93,6 +97,8 @@ class Workbench(Screen[object]):
         self.target_rows: tuple[TargetRow, ...] = ()
         """The rows of the tree of targets."""
         self.tab_index = 0
+        self.is_loaded = False
+        """True once every tab is loaded, which begins after the first paint."""
         self._searched: Searchable | None = None
         """The widget that the open filter acts on."""
 
@@ -110,8 +116,6 @@ class Workbench(Screen[object]):
             ):
                 yield ProgressPane(id="progress")
                 yield FailurePane(id="failure")
-                for kind, _, _ in TABS:
-                    yield StepPane(self.fitting, id=kind.TAB) if kind is StepPane else kind(id=kind.TAB)
         yield Input(id="filter", placeholder="filter", compact=True)
         yield KeyBar(id="keys")
 
@@ -119,6 +123,18 @@ class Workbench(Screen[object]):
         self.query_one("#targets").border_title = "Targets"
         self.query_one("#tabs", ChoiceBar).show(CHOICES, 0)
         self.query_one("#filter", Input).can_focus = False
+        self.app.post_message(self.Shown())
+        self.call_after_refresh(self.run_worker, self._load_tabs)
+
+    async def _load_tabs(self) -> None:
+        """Load and mount one tab after the other, so that keys are answered in between."""
+        panes = self.query_one("#panes", ContentSwitcher)
+        for tab in TABS:
+            await panes.add_content(tab.pane_class()(id=tab.name))
+        from tui.panes.step import StepPane  # no tab is loaded before the first paint
+
+        self.query_one(StepPane).fitting = self.fitting
+        self.is_loaded = True
         self.app.post_message(self.Ready())
 
     # What the app says.
@@ -134,7 +150,7 @@ class Workbench(Screen[object]):
     @property
     def pane(self) -> Pane:
         """Return the open tab."""
-        return self.query_one(f"#{TABS[self.tab_index][0].TAB}", Pane)
+        return self.query_one(f"#{TABS[self.tab_index].name}", Pane)
 
     @property
     def is_whole(self) -> bool:
@@ -153,6 +169,18 @@ class Workbench(Screen[object]):
         if not has_result:
             self.query_one("#panes", ContentSwitcher).current = "progress"
 
+    def show_compiling(self, phase: Phase | None) -> None:
+        """Show the kernels that the running trace has compiled; None once it has ended."""
+        from tui.panes.kernels import KernelsPane  # loaded already, with the other tabs
+
+        self.query_one(KernelsPane).show_compiling(phase)
+
+    def cancel_measuring(self) -> None:
+        """Stop the measurement of the training step, if one runs."""
+        from tui.panes.step import StepPane  # loaded already, with the other tabs
+
+        self.query_one(StepPane).cancel()
+
     def end_tracing(self) -> None:
         """Show that the trace was cancelled: the old result stays."""
         self.remove_class("-stale")
@@ -162,6 +190,8 @@ class Workbench(Screen[object]):
             self.query_one(ProgressPane).show(lines)
 
     def show_targets(self, report: Report, index: int) -> None:
+        from aotlens.view.tabs.targets import row_of, target_listing, target_rows  # with the records
+
         self.target_rows = target_rows(report)
         self.targets.show(target_listing(report))
         self.targets.place_cursor(row_of(report, index))
@@ -183,6 +213,8 @@ class Workbench(Screen[object]):
         self.query_one(FailurePane).show(failure)
         self.query_one("#panes", ContentSwitcher).current = "failure"
         self.query_one("#tabs", ChoiceBar).current = -1
+        from aotlens.model.report import Report, Target  # with all records
+
         empty = Subject(Report("", "", ""), Target("", "", "direct", "inference", None), self.sources)
         self.subject = replace(self.subject or empty, output=output)
         if failure.file:
@@ -207,7 +239,7 @@ class Workbench(Screen[object]):
         self.refresh_bindings()
 
     def jump(self, jump: Jump) -> None:
-        index = next(index for index, (kind, _, _) in enumerate(TABS) if jump.tab == kind.TAB)
+        index = next(index for index, tab in enumerate(TABS) if jump.tab == tab.name)
         self.open_tab(index, key=jump.key)
 
     def choose_target(self, index: int) -> None:
@@ -272,6 +304,8 @@ class Workbench(Screen[object]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.value == FIND_ALL:
+            from tui.finding import finder  # with the searched tables
+
             self._close_filter()
             self.app.push_screen(finder())
             return
@@ -308,6 +342,8 @@ class Workbench(Screen[object]):
     # The other keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("filter", "keys") and not self.is_loaded:
+            return False
         return self.can_trace if action in ("retrace", "verify", "gpu") else True
 
     def action_retrace(self) -> None:
@@ -350,7 +386,9 @@ class Workbench(Screen[object]):
 
     def action_keys(self) -> None:
         """All keys that act where the cursor is."""
-        self.app.push_screen(key_help(self, CHOICES[self.tab_index][1], TAB_KEYS))
+        from tui.screens import key_help  # a screen that few sessions open
+
+        self.app.push_screen(key_help(self, TABS[self.tab_index].label, TAB_KEYS))
 
     def action_copy(self) -> None:
         """Copy the row or line under the cursor to the terminal's clipboard."""
@@ -365,7 +403,7 @@ class Workbench(Screen[object]):
 
     def action_save_svg(self) -> None:
         """Save the screen as a picture, in the working directory."""
-        tab = TABS[self.tab_index][0].TAB
+        tab = TABS[self.tab_index].name
         name = self.subject.target.name if self.subject else "trace"
         safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)
         saved = self.app.save_screenshot(f"aotlens-{safe}-{tab}.svg", ".")
@@ -373,6 +411,8 @@ class Workbench(Screen[object]):
 
     def action_edit(self) -> None:
         """Open the editor at the line under the source's cursor."""
+        from tui.editing import open_editor  # with the differences of fixes
+
         cursor = self.source.cursor_span()
         path = self.sources.path(cursor.file) if cursor.file else None
         if path is None:
@@ -382,6 +422,8 @@ class Workbench(Screen[object]):
             self.source.open(cursor.file, cursor.line)
 
     def on_diagnostics_pane_fix_wanted(self, event: DiagnosticsPane.FixWanted) -> None:
+        from tui.editing import confirm_fix  # with the differences of fixes
+
         confirm_fix(self.app, event.fixes, self.sources, self.fix_made)
 
     def fix_made(self, file: str) -> None:

@@ -19,8 +19,8 @@ from aotlens.codegen.in_place_updates import with_in_place_updates
 from aotlens.ir.layers import Layers
 from aotlens.ir.program import Node, Program, getitem, is_higher_order, last_uses
 from aotlens.ir.slots import SavedForBackward, SavedInput
-from aotlens.model.partition import LiveKind, LiveValue, Memory, Phase
-from aotlens.model.source import Span
+from aotlens.model.partition import LiveKind, LiveValue, Memory
+from aotlens.model.source import Phase, Span
 from aotlens.partition.records import ForwardBackward, Partitioned
 from aotlens.partition.storages import is_view, node_bytes, value_bytes
 

@@ -1,5 +1,7 @@
 """Reports from files: a saved report, or a log that torch wrote, in place of a TARGET; nothing runs."""
 
+from __future__ import annotations
+
 import argparse
 import threading
 from collections.abc import Callable, Sequence
@@ -12,12 +14,11 @@ from typing import TYPE_CHECKING
 from aotlens.cli.targets import TargetName
 from aotlens.cli.terminal import say, write_data
 from aotlens.errors import TargetError, UserError
-from aotlens.model.files import load_report
-from aotlens.model.report import Report, Target
 from aotlens.options import KERNEL_LIMIT_S
 from aotlens.worker.protocol import TraceOptions
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the terminal app starts without the report's records
+    from aotlens.model.report import Report, Target
     from aotlens.trace.build import Extras, Recompile
     from aotlens.trace.logs.reader import Trace
 
@@ -33,7 +34,7 @@ __all__ = [
     "what_ifs_of_trace",
 ]
 
-Follow = Callable[[Callable[[Report], object], threading.Event], None]
+Follow = Callable[[Callable[["Report"], object], threading.Event], None]
 """Calls back with each new report, until the event is set."""
 
 
@@ -97,7 +98,7 @@ def report_of_trace(
     return report
 
 
-def _recompile(options: TraceOptions) -> "tuple[Recompile | None, str]":
+def _recompile(options: TraceOptions) -> tuple[Recompile | None, str]:
     """Return the compiler of logged kernels for the GPU of the options, and its name; None without one."""
     if options.gpu is None:
         return None, ""
@@ -164,8 +165,8 @@ def _builder(
     path: str,
     only: str | None,
     mappings: Sequence[str],
-    extras: "Extras | None" = None,
-) -> "Callable[[Trace], Report]":
+    extras: Extras | None = None,
+) -> Callable[[Trace], Report]:
     from aotlens.trace.build import NO_EXTRAS, build_report
     from aotlens.trace.source.source_lines import Sources
     from aotlens.trace.source.workspace import Workspace, parse_mapping
@@ -209,6 +210,8 @@ def saved_report(
         )
     if is_log:
         return report_of_trace(target.path, target.qualname, mappings, options)
+    from aotlens.model.files import load_report  # with all records
+
     report = load_report(target.path)
     if target.qualname is None:
         return report

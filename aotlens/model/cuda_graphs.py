@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from aotlens.model.partition import Phase
-from aotlens.model.source import Site
+from aotlens.model.source import Phase, Site
 
 CudaGraphVerdict = Literal["recorded", "in_parts", "not_recorded"]
 BlockerEffect = Literal["prevents", "splits", "repeats", "beside"]

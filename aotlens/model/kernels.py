@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from aotlens.model.partition import Phase
-from aotlens.model.source import Span
+from aotlens.model.source import Phase, Span
 
 KernelKind = Literal["generated", "library"]
 

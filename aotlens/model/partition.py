@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from aotlens.model.source import Site, Span, Tensor
+from aotlens.model.source import Phase, Site, Span, Tensor
 
 Owner = Literal["new", "input", "parameter", "output"]
 Freedom = Literal["forced", "rule", "choice", "user"]
@@ -231,7 +231,6 @@ LiveKind = Literal[
     "temporary",
     "working memory",
 ]
-Phase = Literal["forward", "backward", "inference"]
 
 
 @dataclass(frozen=True, slots=True)

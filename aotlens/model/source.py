@@ -6,6 +6,8 @@ from typing import Literal
 Dimension = int | str
 """A size or stride: a number, or the symbol's name under dynamic shapes."""
 
+Phase = Literal["forward", "backward", "inference"]
+
 
 @dataclass(frozen=True, slots=True)
 class Span:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from pathlib import Path, PurePath
 
-from aotlens.model.report import Site, Span
+from aotlens.model.source import Site, Span
 
 
 def source_line(file: str, line: int) -> str:

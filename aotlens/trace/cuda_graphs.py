@@ -1,7 +1,7 @@
 """Why torch did not record CUDA graphs, from its log."""
 
 from aotlens.model.cuda_graphs import BlockerKind, CudaGraph, CudaGraphBlocker
-from aotlens.model.partition import Phase
+from aotlens.model.source import Phase
 from aotlens.trace.facts import CompilationFacts
 
 __all__ = ["cuda_graph_of"]

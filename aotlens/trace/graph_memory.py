@@ -7,8 +7,9 @@ as its base.  Working memory of kernels is not in a log.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from aotlens.model.partition import LiveKind, Phase
+from aotlens.model.partition import LiveKind
 from aotlens.model.report import LiveValue, Memory, Partition
+from aotlens.model.source import Phase
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graphs.records import Graph, GraphNode
 from aotlens.trace.graphs.tensor_text import Hints, tensor_of

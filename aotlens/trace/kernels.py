@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from aotlens.model.partition import LiveKind, Phase
+from aotlens.model.partition import LiveKind
 from aotlens.model.report import Kernel, LiveValue, Memory, Partition, SavedValue, Span
+from aotlens.model.source import Phase
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graphs.records import Graph, Line
 from aotlens.trace.output_code import Call, OutputCode, code_id, parse_code

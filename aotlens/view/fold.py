@@ -1,14 +1,18 @@
 """Rows of identical layers folded into one, `h.0–11.attn.weight` ×12, also for values alive at the peak."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from aotlens.model.report import LiveValue, Memory, Span
 from aotlens.model.spans import line_text, text_of, texts
 from aotlens.view.names import without_number
 from aotlens.view.quantities import multiplied
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import LiveValue, Memory, Span
 
 Item = TypeVar("Item")
 

@@ -1,10 +1,15 @@
 """Bytes, times, counts, shares and differences as text, and one line about a target."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from aotlens.model import units
-from aotlens.model.report import Stage, Target, WrapperStep
 from aotlens.model.source import Outcome
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Stage, Target, WrapperStep
 
 human_bytes = units.human_bytes
 human_flops = units.human_flops

@@ -3,10 +3,15 @@
 Invariant: only `equal` counts as success; all others are printed first.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
 
-from aotlens.model.eager import NotCompiled, NotCompiledCause
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from aotlens.model.source import Outcome, Verdict
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.eager import NotCompiled, NotCompiledCause
 
 __all__ = ["STYLES", "WORST_FIRST", "exit_code_of", "verdict_of"]
 

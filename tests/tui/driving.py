@@ -184,6 +184,8 @@ def is_busy(app: App[int]) -> bool:
     screen = app.screen
     if screen._dirty_widgets or screen._callbacks or screen._layout_required or screen._scroll_required:
         return True
+    if isinstance(app, AotlensApp) and not app.workbench.is_loaded:
+        return True
     pumps = (app, *screen.walk_children(with_self=True))
     return any(pump.message_queue_size or pump._next_callbacks for pump in pumps)
 

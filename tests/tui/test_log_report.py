@@ -114,7 +114,7 @@ def test_the_what_if_key_asks_our_solver_about_the_shown_target() -> None:
         assert app.target.stages == solved.targets[0].stages
 
     app = AotlensApp(log, report=solved)
-    app.log_questions.answer = answer
+    app.answer_what_if = answer
     drive(scenario, app)
 
 

@@ -1,19 +1,23 @@
 """The base of every tab."""
 
+from __future__ import annotations
+
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 from textual.message import Message
 from textual.widget import Widget
 
-from aotlens.model.report import Report, Target
 from aotlens.view.tabs.source import SourceStore
 from aotlens.view.tabs.tables.rows import Line, Link
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Report, Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,14 @@
 """The user's source: linked expressions are highlighted, and the gutter shows the cost of each line."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from rich.markup import escape
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from aotlens.model.report import Report, Span, Target
+from aotlens.model.source import Span
 from aotlens.model.spans import file_key
 from aotlens.view.quantities import gutter_size
 from aotlens.view.tabs.marks import NO_MARK, SEVERITY_LETTERS, Mark, Marks, line_marks, mark_text
@@ -14,6 +18,10 @@ from tui.widgets.code import CodeView
 
 SAVED_WIDTH, KERNELS_WIDTH = 4, 3
 MOST_KERNELS = 99
+
+
+if TYPE_CHECKING:  # the first paint comes before all records of the report
+    from aotlens.model.report import Report, Target
 
 
 class SourcePane(Vertical):

@@ -49,9 +49,10 @@ class StepPane(Pane):
     StepPane #step-notes { height: auto; max-height: 8; border-top: solid $panel; }
     """
 
-    def __init__(self, fitting: Fitting | None, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.fitting = fitting
+        self.fitting: Fitting | None = None
+        """Set by the workbench; None for a report without a script."""
         self.report: Report | None = None
         """The result that is shown."""
         self.message = ""

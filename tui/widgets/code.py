@@ -1,7 +1,9 @@
 """Source text with syntax colours, a gutter and lit ranges, drawn line by line."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
 from rich.text import Text
@@ -13,7 +15,6 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from aotlens.model.report import Span
 from aotlens.model.spans import file_key
 from aotlens.view.tabs.source import SourceText, from_text
 from aotlens.view.tabs.spans import lines_of
@@ -21,6 +22,9 @@ from aotlens.view.tabs.syntax import Colouring, plain, python
 from aotlens.view.tabs.tables.rows import NO_LINK, Link
 from tui.keys import bind
 from tui.widgets.theme import look_style
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Span
 
 GutterOf = Callable[[int], tuple[tuple[str, str], ...]]
 """Returns pieces of text with their look for a 1-based line."""
@@ -64,14 +68,14 @@ class CodeView(ScrollView, can_focus=True):
     class Moved(Message):
         """The user moved the cursor to a line."""
 
-        def __init__(self, sender: "CodeView", file: str, line: int) -> None:
+        def __init__(self, sender: CodeView, file: str, line: int) -> None:
             super().__init__()
             self.sender = sender
             self.file = file
             self.line = line
 
         @property
-        def control(self) -> "CodeView":
+        def control(self) -> CodeView:
             return self.sender
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

@@ -1,10 +1,13 @@
 """`aotlens tui TARGET`: the terminal app, in this terminal or in a browser."""
 
+from __future__ import annotations
+
 import argparse
 import gc
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotlens.cli.saved_reports import (
     add_map,
@@ -16,9 +19,10 @@ from aotlens.cli.saved_reports import (
 from aotlens.cli.targets import TargetName, add_project_options, check_gpu, fill_from_project, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.errors import UserError
-from aotlens.model.files import load_report
-from aotlens.model.report import Report
 from aotlens.worker.protocol import TraceOptions
+
+if TYPE_CHECKING:  # the first paint comes before the report's records
+    from aotlens.model.report import Report
 
 LOOPBACK = "127.0.0.1"
 PORT = 8000
@@ -103,7 +107,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _named_report(file: str | None) -> tuple[str, Report] | None:
     """Return a saved report with its name; None without a file."""
-    return None if file is None else (file, load_report(file))
+    if file is None:
+        return None
+    from aotlens.model.files import load_report  # with all records
+
+    return file, load_report(file)
 
 
 def _serve(arguments: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ from aotlens.codegen.gpu.records import BuiltKernel, GpuRequest, KernelSource
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.errors import UserError
 from aotlens.model.kernels import Kernel, KernelShare
-from aotlens.model.partition import Phase
+from aotlens.model.source import Phase
 from aotlens.trace.gpu.kernel_text import kernel_text
 from aotlens.trace.output_code import OutputCode
 

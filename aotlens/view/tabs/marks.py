@@ -1,12 +1,17 @@
 """The gutter: the report's marks for each source line."""
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from aotlens.model.report import Diagnostic, Report, Severity, Span, Target
 from aotlens.model.spans import file_key, own_first
 from aotlens.view.kernels import gpu_kernels
 from aotlens.view.quantities import counted, human_bytes
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Diagnostic, Report, Severity, Span, Target
 
 SEVERITY_LETTERS: dict[Severity, str] = {"error": "E", "warning": "W", "information": "i", "hint": "h"}
 SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "information", "hint")

@@ -3,13 +3,18 @@
 Spans count UTF-8 bytes; a display column counts characters of the expanded line.
 """
 
+from __future__ import annotations
+
 import os
 import tokenize
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from aotlens.model.report import Span
 from aotlens.model.spans import file_key
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Span
 
 TAB_SIZE = 4
 LONGEST_LINE = 2000

@@ -1,11 +1,16 @@
 """The rows of a tab that belong to a source line."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from aotlens.model.report import Span
 from aotlens.model.spans import file_key
 from aotlens.view.tabs.tables.rows import Link, Rows
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Span
 
 
 def lines_of(span: Span) -> range:

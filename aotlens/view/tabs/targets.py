@@ -1,13 +1,18 @@
 """The list of targets: one row per function or module and input signature."""
 
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from aotlens.model.report import Report, Target
 from aotlens.model.spans import line_of
 from aotlens.view.quantities import multiplied, signature
 from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
 from aotlens.view.tabs.tables.rows import Cells, Column, LazyRows, Link, Listing, Part, size_part
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Report, Target
 
 TARGET_COLUMNS = (
     Column("target", widest=40, narrowest=12, grows=True),

@@ -1,15 +1,20 @@
 """The state of the running trace, as one value that the app owns."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from aotlens.model.failure import Failure
-from aotlens.model.report import Report, Target
 from aotlens.model.spans import file_name
 from aotlens.view.progress import PHASES, STARTING, Phase
 from aotlens.view.quantities import COMPARED, counted, human_ms, human_seconds
 from aotlens.view.tabs.tables.rows import VERDICT_ROLES, Line, Part
 from aotlens.view.verdicts import WORST_FIRST
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Report, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class TraceState:
     change: tuple[Part, ...] = ()
     """The changes of this trace, if the same target was traced before."""
 
-    def reached(self, phase: Phase, elapsed_s: float) -> "TraceState":
+    def reached(self, phase: Phase, elapsed_s: float) -> TraceState:
         """Return the state after a progress message; the same phase again only changes its words."""
         last, began_s = self.phases[-1]
         if last.kind == phase.kind:

@@ -3,14 +3,18 @@
 Invariant: every selectable line or row has a `Link` to its source.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from aotlens.model.report import Span
 from aotlens.model.source import Outcome
 from aotlens.view.fold import fold
 from aotlens.view.quantities import human_bytes
+
+if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.report import Span
 
 Record = TypeVar("Record")
 
