@@ -8,13 +8,13 @@ import builtins
 import keyword
 import linecache
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
 import torch
 
-from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_order, last_uses
+from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_order, last_uses, map_leaves
 from aotlens.ir.slots import OuterObject
 from aotlens.ir.subclasses import UnwrapOperator, WrapOperator, is_plain
 from aotlens.ir.symbols import SymbolicExpression, is_ragged
@@ -22,19 +22,28 @@ from aotlens.ir.tensor_text import type_text
 from aotlens.model.report import Span
 from aotlens.torch_api.dynamo import is_opaque_value
 from aotlens.torch_api.operators import OpOverload, attribute_text
+from aotlens.torch_api.python_functions import python_function
 from aotlens.torch_api.symbolic import print_expression
 
 RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"torch", "ctx", "call"}
 
 
+Call = tuple[Any, tuple[Any, ...], Mapping[str, Any]]
+"""An operator, and the arguments of one call of it: nodes, fake tensors, literals."""
+
+
 class Names:
     """Python names of nodes and operators within one module text."""
 
-    def __init__(self, as_called: bool = False) -> None:
+    def __init__(self, as_called: bool = False, with_functions: bool = False) -> None:
         self.as_called = as_called
         """Whether the text calls operators as the user's code did; a graph calls `reshape` for `view`."""
+        self.with_functions = with_functions
+        """Whether the text calls torch's Python functions where it can, which is faster."""
         self.operators: dict[str, str] = {}
         """Name in the text by the operator's path: `torch.ops.aten.mm.default._op` to `aten_mm`."""
+        self.calls: dict[str, list[Call]] = {}
+        """The calls of each operator, by the operator's path."""
         self.subgraph_names: set[str] = set()
         """Names of the subgraphs that the text already contains."""
 
@@ -55,8 +64,10 @@ class Names:
     def node(self, node: Node) -> str:
         return f"{node.name}_" if node.name in RESERVED else node.name
 
-    def operator(self, op: Any) -> str:
+    def operator(self, op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """Return the name of the operator that the text calls with these arguments."""
         path = operator_path(op)
+        self.calls.setdefault(path, []).append((op, args, kwargs))
         operator_name = self.operators.get(path)
         if operator_name is None:
             short = (
@@ -77,6 +88,22 @@ def operator_path(op: Any) -> str:
         return f"torch.ops.higher_order.{op}"
     module = getattr(op, "__module__", "torch")
     return f"{module}.{op.__qualname__ if hasattr(op, '__objclass__') else op.__name__}"
+
+
+def function_path(calls: Sequence[Call]) -> str | None:
+    """Return the path of torch's Python function that does for all calls of an operator; None without one."""
+    paths = {_function_path(op, args, kwargs) for op, args, kwargs in calls}
+    return paths.pop() if len(paths) == 1 else None
+
+
+def _function_path(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+    if not isinstance(op, OpOverload):
+        return None
+    return python_function(op, map_leaves(args, _value), map_leaves(dict(kwargs), _value))
+
+
+def _value(leaf: Any) -> Any:
+    return leaf.val if isinstance(leaf, Node) else leaf
 
 
 def literal(value: Any, names: Names) -> str:
@@ -138,7 +165,8 @@ def call_text(node: Node, names: Names) -> str:
         case WrapOperator() as made:
             return _wrap_text(made, node, names)
     arguments += [f"{key}={literal(value, names)}" for key, value in node.kwargs.items()]
-    return f"{names.operator(node.op if names.as_called else _kernel(node))}({', '.join(arguments)})"
+    op = node.op if names.as_called else _kernel(node)
+    return f"{names.operator(op, node.args, node.kwargs)}({', '.join(arguments)})"
 
 
 def _wrap_text(wrap_operator: WrapOperator, node: Node, names: Names) -> str:

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.analysis.records import ConstantBase, Geometry
+from aotlens.analysis.records import AutogradChange, ConstantBase, Geometry
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.graph_calls import UnchangedGraph
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Node, Program, TableIndex
-from aotlens.ir.render import Names, function_lines, literal, subgraph_lines
+from aotlens.ir.render import Names, function_lines, function_path, literal, subgraph_lines
 from aotlens.ir.slots import FreeTensor
 from aotlens.ir.tensor_text import constant_text
 from aotlens.partition.records import Partitioned
@@ -23,7 +23,9 @@ from aotlens.runtime.module_text import ModuleText, TextBuilder
 from aotlens.runtime.value_text import Bindings, write_captured_tensors
 from aotlens.torch_api.autograd import in_callers_context
 from aotlens.torch_api.fake import FakeTensor
-from aotlens.torch_api.operators import attribute_text
+from aotlens.torch_api.modes import user_function_mode_types
+from aotlens.torch_api.operators import OpOverload, attribute_text, has_composite_kernel
+from aotlens.torch_api.python_functions import SOME_TENSOR
 
 CONTAINERS = (list, dict, deque, CellType)
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
@@ -96,6 +98,38 @@ def graph_context(parts: Partitioned) -> str:
     return "with below_views(), without_autocast():" if casts else "with below_views():"
 
 
+MANY_OPERATORS = 32
+"""From so many operators on, `below_views` costs less than autograd's look at each of them."""
+
+
+def records_nothing(parts: Partitioned) -> bool:
+    """Return True if autograd has nothing to record in any call that the text accepts."""
+    captured, changes = parts.joint.captured, parts.joint.meta.inputs
+    requires_grad = any(captured_input.requires_grad for captured_input in captured.inputs)
+    requires_grad |= any(info.autograd is not AutogradChange.NONE for info in changes)
+    return parts.backward is None and not (captured.grad_enabled and requires_grad)
+
+
+def inference_context(parts: Partitioned, code: GraphCode) -> str:
+    """Return the `with` line under which a graph without backward runs; empty if it needs none.
+
+    Where autograd has nothing to record, `below_views` matters to views and writes alone.
+    """
+    is_own_text = code.compile is None and code.standalone is None
+    nodes = [node for node in code.program.nodes if node.constant is None]
+    is_short = is_own_text and len(nodes) < MANY_OPERATORS
+    if is_short and records_nothing(parts) and all(_only_computes(node.op) for node in nodes):
+        return "with without_autocast():" if parts.joint.captured.modes.casts else ""
+    return graph_context(parts)
+
+
+def _only_computes(op: Any) -> bool:
+    """Return True if an operator of torch's has a kernel that returns new tensors and writes to none."""
+    if not isinstance(op, OpOverload) or op.namespace != "aten" or has_composite_kernel(op):
+        return False
+    return all(argument.alias_info is None for argument in op._schema.arguments)
+
+
 def call_graph(code: GraphCode, arguments: list[str]) -> str:
     """Return the call of a graph, in the calling convention of its code."""
     listed = ", ".join(arguments)
@@ -107,7 +141,8 @@ def view_text(step: ViewStep, source: str, names: Names) -> str:
     """Return one view of an expression, as an expression."""
     arguments = [source, *(literal(arg, names) for arg in step.args)]
     arguments += [f"{key}={literal(value, names)}" for key, value in step.kwargs]
-    text = f"{names.operator(step.op)}({', '.join(arguments)})"
+    name = names.operator(step.op, (SOME_TENSOR, *step.args), dict(step.kwargs))
+    text = f"{name}({', '.join(arguments)})"
     return text if step.result is None else f"{text}[{step.result}]"
 
 
@@ -186,6 +221,11 @@ def _value_text(captured_input: CapturedInput) -> str | None:
     )
 
 
+def allows_functions() -> bool:
+    """Return True if a text that runs here may call `torch.sin`: a user's mode would see that call."""
+    return not user_function_mode_types()
+
+
 def write_operators(builder: TextBuilder, names: Names, bindings: Bindings) -> None:
     """Write the operators that the graphs call, under the names that they use."""
     if not names.operators:
@@ -196,7 +236,8 @@ def write_operators(builder: TextBuilder, names: Names, bindings: Bindings) -> N
         if bindings.stands_alone and operator_namespace(path) not in OF_TORCH:
             user_operators.append(f"    {name} = {attribute_text(path)}")
         else:
-            builder.add(f"{name} = {attribute_text(path)}")
+            function = function_path(names.calls[path]) if names.with_functions else None
+            builder.add(f"{name} = {function or attribute_text(path)}")
     if user_operators:
         namespaces = sorted({operator_namespace(line.partition(" = ")[2]) or "" for line in user_operators})
         message = f"operators of your own ({', '.join(namespaces)}): import first what registers them"
@@ -277,16 +318,24 @@ def load_program(
     It takes the inputs one by one or, if `boxed`, in one list that it empties.  `bound` maps each object that
     the text does not make to what its name is bound to.
     """
-    text = write_program(program, boxed=boxed)
+    text = _program_text(program, Names(_is_as_called(program), allows_functions()), NO_NOTES, boxed)
     bindings = text.bound if bound is None else {name: bound(value) for name, value in text.bound.items()}
     namespace: dict[str, Any] = {"__name__": "aotlens_program", **bindings}
     exec(compile(text.source, PROGRAM_FILE, "exec"), namespace)  # noqa: S102 (our own text)
     return namespace[graph_name(program)]
 
 
-def write_program(program: Program, notes: Mapping[str, str] = NO_NOTES, boxed: bool = False) -> ModuleText:
+def write_program(program: Program, notes: Mapping[str, str] = NO_NOTES) -> ModuleText:
     """Write one program as a module that needs torch alone, with the function `NAME_graph`."""
-    names, bindings = Names(as_called=program.name in ("captured", "desugared")), Bindings()
+    return _program_text(program, Names(_is_as_called(program)), notes, boxed=False)
+
+
+def _is_as_called(program: Program) -> bool:
+    return program.name in ("captured", "desugared")
+
+
+def _program_text(program: Program, names: Names, notes: Mapping[str, str], boxed: bool) -> ModuleText:
+    bindings = Bindings()
     lines = function_lines(program, graph_name(program), names, boxed=boxed, notes=notes)
     function = [*subgraph_lines(program, names), *lines]
     builder = TextBuilder()

@@ -17,6 +17,7 @@ from aotlens.ir.render import Names
 from aotlens.ir.slots import CurrentInput, SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
+from aotlens.runtime.graph_text import records_nothing
 from aotlens.runtime.inference_tensors import Modes
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.unsupported import unsupported
@@ -72,8 +73,9 @@ def at_other_version(builder: TextBuilder, base: str) -> Iterator[None]:
     builder.add(f"{SET_VERSION}(({base},), (version,))")
 
 
-def write_data_copy(builder: TextBuilder, captured: Captured, info: InputAliasInfo, name: str) -> None:
+def write_data_copy(builder: TextBuilder, parts: Partitioned, info: InputAliasInfo, name: str) -> None:
     """Write the copy of an input's new data to `name`, as autograd must see it."""
+    captured = parts.joint.captured
     captured_input = captured.inputs[info.index]
     once = _without_repeats(captured_input.fake)
     line = f"{name}{once}.copy_(updated_{info.index}{once})"
@@ -86,6 +88,8 @@ def write_data_copy(builder: TextBuilder, captured: Captured, info: InputAliasIn
     elif info.hidden_from_autograd:
         with builder.block(f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"):
             builder.add(line)
+    elif not info.is_view and records_nothing(parts):
+        builder.add(line)
     elif info.storage_swap is None and not info.mutates_metadata and captured_input.wrapped is None:
         # what `no_grad` does to a write, at half its cost: autograd sees the version alone
         with builder.block("with below_views():"):

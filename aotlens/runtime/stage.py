@@ -18,7 +18,7 @@ from aotlens.runtime.alias_guards import OVERLAP_HELPER
 from aotlens.runtime.autograd_function import write_function
 from aotlens.runtime.derivatives import DifferentiableBackward
 from aotlens.runtime.double_backward import BOUND_NAME, double_backward_obstacle, needs_weakref
-from aotlens.runtime.graph_text import captured_tensor_names, write_graph, write_header
+from aotlens.runtime.graph_text import allows_functions, captured_tensor_names, write_graph, write_header
 from aotlens.runtime.inference_tensors import OF_THIS_MODE
 from aotlens.runtime.module_text import LoadedModule, ModuleText, TextBuilder
 from aotlens.runtime.pytrees import ARGUMENT_SPEC, OUTPUT_SPEC, custom_spec, is_plain, needs_spec, spec_text
@@ -48,7 +48,8 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
 
     Eagerly compiled graphs are compiled here, so that their code exists when the text is loaded.
     """
-    names, bindings = Names(), Bindings(code.is_standalone)
+    names = Names(with_functions=not code.is_standalone and allows_functions())
+    bindings = Bindings(code.is_standalone)
     body = TextBuilder()
     write_graph(body, code.forward, names, bindings.bound, side_notes(parts, "forward"))
     if code.backward is not None:
@@ -124,7 +125,8 @@ def _how_to_call(subject: Subject) -> str:
 def _settings(head: TextBuilder, parts: Partitioned, body: TextBuilder) -> None:
     """Write what `call` and the graphs read: short names, the order of the module's tensors."""
     captured = parts.joint.captured
-    head.add("", "below_views = torch._C._AutoDispatchBelowADInplaceOrView")
+    if _uses(body, "below_views("):
+        head.add("", "below_views = torch._C._AutoDispatchBelowADInplaceOrView")
     if captured.modes.casts:
         head.add("without_autocast = torch._C._DisableAutocast")
     if _uses(body, "increment_version("):

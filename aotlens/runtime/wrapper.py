@@ -1,11 +1,9 @@
 """The text of `call`: what runs around the graphs on each call of the compiled function."""
 
+from contextlib import nullcontext
 from typing import Any
 
-from aotlens.analysis.records import (
-    AutogradChange,
-    InputAliasInfo,
-)
+from aotlens.analysis.records import AutogradChange, InputAliasInfo
 from aotlens.capture.records import Captured
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
@@ -21,7 +19,7 @@ from aotlens.runtime.grad_attributes import (
     write_grad_attributes,
     written_grad_count,
 )
-from aotlens.runtime.graph_text import call_graph, chain_text, geometry_text, graph_context
+from aotlens.runtime.graph_text import call_graph, chain_text, geometry_text, inference_context
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.inference_tensors import (
     reject_other_mode,
@@ -299,7 +297,8 @@ class WrapperText:
         write_unwrapping(self._builder, self._captured, self._names)
         write_reading(self._builder, self._parts, program, self._names)
         targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
-        with self._builder.block(graph_context(self._parts)):
+        context = inference_context(self._parts, self._code.forward)
+        with self._builder.block(context) if context else nullcontext():
             self._builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
         write_advance(self._builder, self._parts, program, RngOffset().name)
         write_wrapping(
@@ -349,7 +348,7 @@ class WrapperText:
             self._resize(info)
         elif info in self._reshaped and not info.is_resized:
             name = f"before_{name}"
-        write_data_copy(self._builder, self._captured, info, name)
+        write_data_copy(self._builder, self._parts, info, name)
 
     def _resize(self, info: InputAliasInfo) -> None:
         """Resize an input below autograd, as the `out=` operator does.

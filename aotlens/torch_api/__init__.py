@@ -4,6 +4,7 @@ Invariant: a new torch release is work for this package alone.  Where releases d
 the installed one has.  `scripts/torch_versions.py` tries all of them.
 
     operators             operators, their kernels and decompositions
+    python_functions      Python functions that call exactly one operator: `torch.sin`
     modes                 dispatch modes, function modes, dispatch keys
     autograd              nodes of the autograd graph, version counters, grad mode
     custom_functions      calls of `torch.autograd.Function`
