@@ -15,7 +15,7 @@ from aotlens.rng_state import same_random_state_on_failure
 from aotlens.runtime.derivatives import hide_derivatives_from_dynamo
 from aotlens.session.policy_function import with_policy_function
 from aotlens.torch_api.compiler_patches import BACKEND
-from aotlens.torch_api.dynamo import hide_from_dynamo, tracing
+from aotlens.torch_api.dynamo import hide_backend_result, hide_from_dynamo, tracing
 from aotlens.torch_api.patching import install
 from aotlens.torch_api.transforms import is_functionalized
 
@@ -69,7 +69,7 @@ def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) ->
         return first
     call, filename = _with_hidden_backward(first), first.module.filename
     if CHECK not in first.module.text.source:  # the text rejects no call: avoid the cost of another frame
-        return hide_from_dynamo(call)
+        return hide_backend_result(call)
     others: dict[Any, Callable[..., Any]] = {}
 
     def compiled(*args: Any) -> Any:
@@ -85,7 +85,7 @@ def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) ->
             others[key] = other if isinstance(other, EagerGraph) else _with_hidden_backward(other)
         return others[key](*args)
 
-    return hide_from_dynamo(compiled)
+    return hide_backend_result(compiled)
 
 
 def _compiled_or_eager(gm: Any, inputs: Any, options: CompileOptions) -> Compiled | EagerGraph:

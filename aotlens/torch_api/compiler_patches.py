@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlens.torch_api.caches import load_with_key, prepare_key, trace_structured
-from aotlens.torch_api.dynamo import create_proxy, wrap_compiled
+from aotlens.torch_api.dynamo import call_without_events, create_proxy, keep_hidden, wrap_compiled
 from aotlens.torch_api.dynamo_listener import DYNAMO_EVENTS, HOOKS
 from aotlens.torch_api.fake_kernels import grouped_mm, own_results, view
 from aotlens.torch_api.gpu import triton_target
@@ -64,6 +64,16 @@ DYNAMO = Scope(
             Attribute("torch._dynamo.output_graph:SubgraphTracer", "create_proxy"),
             create_proxy,
             "reports name the exact source range of each node; Dynamo notes the line alone",
+        ),
+        Patch(
+            Attribute("torch._dynamo.decorators", "disable"),
+            keep_hidden,
+            "it adds a Python frame to each call of what a backend returns, also where that hides itself",
+        ),
+        Patch(
+            Attribute("torch._dynamo.codegen:PyCodegen", "make_call_generated_code"),
+            call_without_events,
+            "the events `Pregraph bytecode` cost each call of a graph of ours more than our wrapper does",
         ),
         *FAKE_KERNELS,
     ),

@@ -1,6 +1,7 @@
 """Programs through `torch.compile(fn, backend=...)`: graph breaks, guards and recompiles included."""
 
 import importlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,24 @@ def test_registered_name() -> None:
     x = leaf(3, 4)
     out = torch.compile(lambda x: (x * 2).sin(), backend="aotlens")(x)
     assert torch.allclose(out, (x * 2).sin())
+
+
+def test_dynamo_calls_the_module_text_itself() -> None:
+    """A Python function in between would cost a small function as much as our wrapper does."""
+    frames: list[str] = []
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        if event == "call":
+            frames.append(frame.f_code.co_name)
+
+    compiled = torch.compile(lambda x: x.sin() * 2, backend=dynamo_backend(EAGER))
+    compiled(plain(3))
+    sys.setprofile(note)
+    try:
+        compiled(plain(3))
+    finally:
+        sys.setprofile(None)
+    assert frames[frames.index("<lambda>") :][:3] == ["<lambda>", "call", "inference_graph"]
 
 
 def test_graph_break_gives_two_targets() -> None:
