@@ -16,7 +16,7 @@ aten = torch.ops.aten
 x = torch.randn(2, 3)
 one = torch.tensor(1.0)
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], str | None]] = {
     "one overload": (aten.sin.default, (x,), {}, "torch._C._VariableFunctions.sin"),
     "a number for a tensor": (aten.add.Tensor, (x, 2), {}, "torch._C._VariableFunctions.add"),
     "a tensor of one element": (aten.mul.Tensor, (one, x), {}, "torch._C._VariableFunctions.mul"),
