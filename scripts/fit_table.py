@@ -181,12 +181,15 @@ def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
     from aotlens.session.collector import Collector, StopScript
     from aotlens.session.compile_router import CompileRouter, intercepting_compile
     from aotlens.session.script.source import load_script, new_module, run_script
+    from aotlens.torch_api.process_groups import in_backward
 
     ends: list[int] = []
     collector = Collector(script)
     watched = [0]
 
     def after_step(*ignored: Any) -> None:
+        if in_backward():  # a hook updates one parameter
+            return
         if len(collector.compiled) != watched[0]:  # as the prediction does, where a compilation leaves cycles
             watched[0] = len(collector.compiled)
             gc.collect()

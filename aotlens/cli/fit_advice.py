@@ -94,12 +94,13 @@ def _target(arguments: argparse.Namespace, fit: Fit) -> "Target | None":
 
 
 def write_plan(edits: EditedFiles | None, arguments: argparse.Namespace) -> None:
-    """Print the diff of the plan, and write it if asked for."""
+    """Write the plan if asked for; the text of the report has its diff, other formats get it on stderr."""
     if edits is None:
         if arguments.fix:
             say("aotlens: nothing is written: there is no plan; add --target")
         return
-    edits.print_diff(arguments, before="\n")
+    if arguments.format != "text":
+        edits.print_diff(arguments)
     if not arguments.fix:
         return
     edits.write("while it was tested")

@@ -14,6 +14,7 @@ from textwrap import shorten
 import torch
 
 from aotlens.build.memory import memory_of
+from aotlens.codegen.gpu.targets import find_target
 from aotlens.diagnostics.step_memory import step_findings
 from aotlens.fit.capacity import gpu_fit
 from aotlens.fit.collectives import Communication
@@ -26,6 +27,7 @@ from aotlens.fit.rank_process import acting_as_rank, observing_gathered_paramete
 from aotlens.fit.rank_report import distribution_of
 from aotlens.fit.step import fit_of
 from aotlens.fit.stopping import StepWatch
+from aotlens.fit.work import WorkCounter
 from aotlens.gpu_emulation.contexts import emulating
 from aotlens.ir.origin import Frames
 from aotlens.model.fit import Fit
@@ -77,6 +79,7 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
             communication = None if job.rank is None else Communication(job.world_size)
             graph_frames = GraphLines(collector.compiled).frames_at
             observer = Observer(watch.after_step, graph_frames, communication)
+            observer.work = WorkCounter(None if job.gpu is None else find_target(job.gpu))
             if communication is not None:
                 stack.enter_context(observing_gathered_parameters(observer.parameter_gathered))
             observers.append(stack.enter_context(observing_memory(observer)))
@@ -128,7 +131,8 @@ def _fit(job: FitJob, observer: Observer, collector: Collector) -> Fit:
         fit = replace(fit, distribution=distribution_of(job, observer, fit))
     if job.gpu is None:
         return fit
-    return replace(fit, fits=gpu_fit(fit.allocations, job.gpu))
+    milliseconds = observer.work.of_step(fit.calls_per_step).microseconds / 1e3
+    return replace(fit, fits=gpu_fit(fit.allocations, job.gpu), step_milliseconds=milliseconds)
 
 
 def _unknown_sizes(frames: frozenset[Frames]) -> str:

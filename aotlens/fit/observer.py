@@ -198,6 +198,8 @@ class Observer(TorchDispatchMode):
         self._modules.add(module)
 
     def step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if in_backward():  # a hook updates one parameter: neither a phase nor a boundary
+            return
         self._phase, self._in_step = "optimizer", True
         self.optimizer_starts.append(self.moments)
 
@@ -210,6 +212,8 @@ class Observer(TorchDispatchMode):
                 self._set_kind(parameter.grad, "gradient")
                 for name, value in optimizer.state.get(parameter, {}).items():
                     self._set_kind(value, "optimizer state", str(name))
+        if in_backward():
+            return
         self.boundaries.append(self.moments)
         self.work.step_ends()
         self._phase, self._in_step = "forward", False

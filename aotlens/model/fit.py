@@ -305,7 +305,7 @@ class FitAdvice:
     extra_operators: int = 0
     """Additional calls of operators in a step."""
     extra_milliseconds: float | None = None
-    """Predicted for the GPU; None without one."""
+    """Predicted for the GPU, by its data sheet; None without one."""
     is_tested: bool = False
     """Whether the script was run with the edits, and its peak was `new_peak_bytes`."""
     outcome: AdviceOutcome = "not tested"
@@ -327,6 +327,8 @@ class FitPlan:
     cost: str = ""
     extra_flops: int = 0
     extra_operators: int = 0
+    extra_milliseconds: float | None = None
+    """Predicted for the GPU; None without one."""
     outcome: AdviceOutcome = "not tested"
     compared: str = ""
 
@@ -380,3 +382,6 @@ class Fit:
     """The work of the step: an edit's additional work is the difference of two runs."""
     step_operators: int = 0
     """Calls of operators in the step, without views."""
+    step_milliseconds: float | None = None
+    """The least time of these operators on the GPU, by its data sheet, one after the other; None without
+    one."""

@@ -33,6 +33,8 @@ class FitRun:
     """Absolute paths of the script, its modules and the files that it read."""
     started: float = 0.0
     """When it started, on the clock of the files."""
+    is_distributed: bool = False
+    """Whether it ran as one of several ranks."""
 
 
 def open_fit_results() -> "FitResults | None":
@@ -48,8 +50,15 @@ class FitResults:
     store: Store
 
     def find(self, path: str, argv: Sequence[str] = ()) -> tuple[Report, str | None] | None:
-        """Return the last result and the GPU that it is for; None without one, or if a file has changed."""
-        entry: Any = self.store.get(KIND, _key(path, argv))
+        """Return the last result and the GPU that it is for; None without one, or if a file has changed.
+
+        A result of single ranks is returned only where the script was not run on one device.
+        """
+        plain = self._entry(_key(path, argv))
+        return plain if plain is not None else self._entry(_key(path, argv, is_distributed=True))
+
+    def _entry(self, key: str) -> tuple[Report, str | None] | None:
+        entry: Any = self.store.get(KIND, key)
         if not isinstance(entry, dict) or not isinstance(entry.get("read"), dict):
             return None
         if any(file_digest(file) != known for file, known in entry["read"].items()):
@@ -69,7 +78,7 @@ class FitResults:
         read = {file: file_digest(file) for file in run.files}
         shown = replace(report, fit=replace(report.fit, allocations=()))
         entry = {"read": read, "gpu": run.gpu, "report": _renamed(encode(shown), os.path.abspath)}
-        self.store.put(KIND, _key(run.path, run.argv), entry)
+        self.store.put(KIND, _key(run.path, run.argv, run.is_distributed), entry)
 
 
 def with_files(report: Report, rename: Callable[[str], str]) -> Report:
@@ -89,5 +98,5 @@ def _renamed(data: Any, rename: Callable[[str], str]) -> Any:
     }
 
 
-def _key(path: str, argv: Sequence[str]) -> str:
-    return digest(__version__, os.path.realpath(path), *argv)
+def _key(path: str, argv: Sequence[str], is_distributed: bool = False) -> str:
+    return digest(__version__, "ranks" if is_distributed else "", os.path.realpath(path), *argv)

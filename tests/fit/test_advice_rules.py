@@ -1,5 +1,6 @@
 """Edits that may lower the peak, as text: the diff of each kind on a small training script."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,7 +9,8 @@ from aotlens.fit.advice.chunked_loss import FUNCTION
 from aotlens.fit.advice.jobs import NameFact, NamesOutcome
 from aotlens.fit.advice.optimizers import eight_bit_optimizer
 from aotlens.fit.advice.rules import Script
-from aotlens.model.fit import Fit, FitMoment, KindBytes
+from aotlens.fit.advice.step_in_backward import FUNCTION as STEP_IN_BACKWARD
+from aotlens.model.fit import Fit, FitMoment, KindBytes, PhasePeak
 
 TEXT = """\
 import torch
@@ -127,7 +129,62 @@ def test_edits_of_the_same_lines_are_made_one_after_the_other() -> None:
 def test_a_value_that_is_read_after_the_backward_stays() -> None:
     kinds = {each.kind for each in script(TEXT + "    print(prediction.shape)\n").proposals()}
     assert "del" not in kinds
-    assert "gradient accumulation" not in kinds  # it would be that of the last micro batch
+
+
+def test_rows_that_are_read_after_the_backward_are_concatenated() -> None:
+    lines = changed_lines("gradient accumulation", of=script(TEXT + "    print(prediction.shape)\n"))
+    assert lines == [
+        "    loss_total = 0",
+        "    prediction_rows = []",
+        "    for x_part, y_part in zip(x.chunk(2), y.chunk(2)):",
+        "        prediction = model(x_part)",
+        "        loss = (prediction - y_part).square().mean()",
+        "        (loss * len(x_part) / len(x)).backward()",
+        "        loss_total += loss.detach() * len(x_part) / len(x)",
+        "        prediction_rows.append(prediction.detach())",
+        "    loss = loss_total",
+        "    prediction = torch.cat(prediction_rows)",
+    ]
+
+
+def test_the_optimizer_updates_within_the_backward() -> None:
+    assert changed_lines("step in backward", of=script())[-1] == "step_in_backward(optimizer)"
+    clipped = TEXT.replace("    optimizer.step()", "    nn.utils.clip_grad_norm_(model.parameters(), 1)")
+    assert "step in backward" not in {each.kind for each in script(clipped).proposals()}
+
+
+def test_updates_within_the_backward_train_the_same() -> None:
+    names: dict[str, Any] = {}
+    exec(STEP_IN_BACKWARD, names)
+
+    def trained(*, is_in_backward: bool) -> tuple[torch.Tensor, ...]:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
+        groups = [{"params": model[0].parameters(), "lr": 0.2}, {"params": model[1].parameters()}]
+        optimizer = torch.optim.AdamW(groups, lr=0.1)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        if is_in_backward:
+            names["step_in_backward"](optimizer)
+        for _ in range(3):
+            model(torch.randn(5, 3)).square().mean().backward()
+            assert is_in_backward == (model[0].weight.grad is None)
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+        assert len(optimizer.state_dict()["state"]) == 4
+        return tuple(model.parameters())
+
+    assert all(map(torch.equal, trained(is_in_backward=True), trained(is_in_backward=False)))
+
+
+def test_an_evaluation_runs_in_parts_of_the_batch() -> None:
+    text = TEXT + "    with torch.no_grad():\n        print(model(x).sum())\n"
+    names = replace(NAMES, names=(*NAMES.names, NameFact("model", "module", "Net")))
+    phases = (PhasePeak("evaluation", 100, 3),)
+    evaluated = Script({"train.py": text}, names, Fit(100, FitMoment("evaluation"), phases=phases))
+    assert changed_lines("evaluation", of=evaluated) == [
+        "        print(torch.cat([model(part) for part in x.chunk(4)]).sum())"
+    ]
 
 
 def test_zero_grad_moves_to_before_the_forward_or_after_the_step() -> None:

@@ -10,7 +10,7 @@ from aotlens.fit.advice.jobs import NamesOutcome, TrainingOutcome
 from aotlens.fit.advice.search import Advised, Goal, Target, advise
 from aotlens.fit.advice.trials import Trials, trials
 from aotlens.fit.job import FitJob
-from aotlens.model.fit import Fit, FitMoment, FitPoint
+from aotlens.model.fit import Fit, FitMoment, FitPoint, PhasePeak
 from tests.fit.test_advice_rules import NAMES, TEXT
 
 SAVED = {"checkpoint(block": 20, "fused=True": 10, "memory_budget": 15, "x.chunk(2)": 25, "x.chunk(4)": 35}
@@ -78,6 +78,14 @@ def test_an_edit_that_changes_the_training_is_no_part_of_a_plan() -> None:
     assert result.plan.is_reached
     assert "chunk" not in result.texts["train.py"]
     assert any("micro batches" in title for title, _ in result.rejected)
+
+
+def test_a_target_counts_the_excess_of_every_phase() -> None:
+    phases = (PhasePeak("backward", 90, 1), PhasePeak("optimizer", 100, 2))
+    fit = Fit(100, FitMoment("optimizer"), phases=phases)
+    assert Target(75).excess_bytes(fit) == 15 + 25
+    assert Target(95).excess_bytes(fit) == 5
+    assert Target(100).excess_bytes(fit) == 0
 
 
 def test_a_target_out_of_reach_gets_the_lowest_combination() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotlens.disk_cache import FOLDER_VARIABLE
-from aotlens.model.fit import FitAllocation, FitLine
+from aotlens.model.fit import Distribution, FitAllocation, FitLine
 from aotlens.model.source import Span
 from aotlens.worker.fit_results import FitResults, FitRun, open_fit_results, with_files
 from tests.fit.sample import sample_fit, sample_fit_report
@@ -66,6 +66,17 @@ def test_the_last_result_replaces_the_one_before(tmp_path: Path, results: FitRes
     for gpu in ("t4", None):
         results.add(FitRun(str(path), (), gpu, (str(path),), 2000.0), sample_fit_report())
     assert results.find(str(path)) == (sample_fit_report(), None)
+
+
+def test_single_ranks_do_not_replace_a_run_on_one_device(tmp_path: Path, results: FitResults) -> None:
+    path, plain = script(tmp_path), sample_fit_report()
+    ranks = sample_fit_report(replace(sample_fit(), distribution=Distribution(8, ())))
+    on_ranks = FitRun(str(path), (), "h100", (str(path),), 2000.0, is_distributed=True)
+    results.add(on_ranks, ranks)
+    assert results.find(str(path)) == (ranks, "h100")
+    results.add(FitRun(str(path), (), "t4", (str(path),), 2000.0), plain)
+    results.add(on_ranks, ranks)
+    assert results.find(str(path)) == (plain, "t4")
 
 
 def test_a_file_that_changed_during_the_run_is_not_trusted(tmp_path: Path, results: FitResults) -> None:

@@ -98,10 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
     report, edits = observed.report, None
     if observed.failure is None:
         report, edits = with_advice(report, job, arguments)
-    _show(report, arguments)
+    _show(report, arguments, "" if edits is None else edits.diff)
     write_plan(edits, arguments)
     if observed.failure is None:
-        _store(FitRun(job.path, job.argv, job.gpu, observed.files, started), report)
+        _store(FitRun(job.path, job.argv, job.gpu, observed.files, started, bool(ranks)), report)
     else:
         show_failure(observed.failure.message, observed.failure.traceback, observed.failure.exit_code)
     fit = observed.report.fit
@@ -135,7 +135,7 @@ def _exceeds_budget(fit: Fit | None, script: str) -> bool:
     return bool(selected)
 
 
-def _show(report: Report, arguments: argparse.Namespace) -> None:
+def _show(report: Report, arguments: argparse.Namespace, diff: str) -> None:
     if arguments.format == "json":
         from aotlens.model.codec import dumps  # each renderer is loaded on use
 
@@ -143,12 +143,12 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
     elif arguments.format == "html":
         write_data(whole_text(report, "html", arguments.script), arguments.output)
     else:
-        write_data(_text(report, arguments.full), arguments.output)
+        write_data(_text(report, arguments.full, diff), arguments.output)
 
 
-def _text(report: Report, is_full: bool) -> str:
+def _text(report: Report, is_full: bool, diff: str) -> str:
     from aotlens.view.step_memory.step import fit_lines
 
     first = [] if report.incomplete is None else [f"Incomplete: {report.incomplete}"]
-    rest = [] if report.fit is None else list(fit_lines(report.fit, is_full=is_full))
+    rest = [] if report.fit is None else list(fit_lines(report.fit, is_full=is_full, diff=diff))
     return "\n".join([*first, *rest]) + "\n"

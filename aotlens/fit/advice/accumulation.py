@@ -10,8 +10,10 @@ becomes
         loss = f(model(x_part), y_part)
         loss = loss * len(x_part) / len(x)
         loss.backward()
-        loss_total += loss.detach()
+        loss_total += loss.detach() * len(x_part) / len(x)
     loss = loss_total
+
+Tensors with one row for each sample that are read later, such as logits, are concatenated instead.
 """
 
 import ast
@@ -64,14 +66,13 @@ def _accumulated(
     indent = source.indent(statements[0])
     stored = set().union(*(names_in(statement, ast.Store) for statement in statements))
     used = sorted(name for name in stored if step.is_read_after(name))
-    if (
-        loss is None
-        or indent is None
-        or source.indent(statements[-1]) != indent
-        or not _are_scalars(site, used)
-    ):
+    is_indented = indent is not None and source.indent(statements[-1]) == indent
+    if loss is None or not is_indented or not all(_is_number_or_tensor(site, name) for name in used):
         return None
     first = batch[0]
+    rows = {name for name in used if _shape(site, name)[:1] == _shape(site, first)[:1]}
+    if rows and not source.imports("torch"):
+        return None
     share = f" * len({first}_part) / len({first})" if is_mean else ""
     zeroed = [statement for statement in statements if owner_of_call(statement, "zero_grad") is not None]
     body = _body(step, batch, zeroed, (loss, share))
@@ -79,10 +80,15 @@ def _accumulated(
     loop = f"for {first}_part in {chunks[0]}:"
     if len(batch) > 1:
         loop = f"for {', '.join(f'{name}_part' for name in batch)} in zip({', '.join(chunks)}):"
-    lines = [*(source.code(statement) for statement in zeroed), *(f"{name}_total = 0" for name in used), loop]
+    before = [f"{name}_rows = []" if name in rows else f"{name}_total = 0" for name in used]
+    inside = [_collected(site, name, share, is_row=name in rows) for name in used]
+    after = [
+        f"{name} = torch.cat({name}_rows)" if name in rows else f"{name} = {name}_total" for name in used
+    ]
+    lines = [*(source.code(statement) for statement in zeroed), *before, loop]
     text = "".join(f"{indent}{line}\n" for line in lines) + body
-    text += "".join(f"{indent}{INDENT}{name}_total += {name}.detach(){share}\n" for name in used)
-    text += "".join(f"{indent}{name} = {name}_total\n" for name in used)
+    text += "".join(f"{indent}{INDENT}{line}\n" for line in inside)
+    text += "".join(f"{indent}{line}\n" for line in after)
     span = lines_of(source, statements[0], statements[-1])
     how = "weighted by their sizes" if is_mean else "added up"
     title = f"Accumulate the gradients of {parts} micro batches, {how}"
@@ -99,9 +105,20 @@ def _loss(site: Site, step: TrainingStep) -> ast.Name | None:
     return None
 
 
-def _are_scalars(site: Site, names: Sequence[str]) -> bool:
-    facts = [site.names.get(name) for name in names]
-    return all(fact is not None and fact.kind == "tensor" and not fact.shape for fact in facts)
+def _is_number_or_tensor(site: Site, name: str) -> bool:
+    fact = site.names.get(name)
+    return fact is not None and fact.kind in ("tensor", "number")
+
+
+def _shape(site: Site, name: str) -> tuple[int, ...]:
+    fact = site.names.get(name)
+    return () if fact is None else fact.shape
+
+
+def _collected(site: Site, name: str, share: str, *, is_row: bool) -> str:
+    """Return the statement that collects a value of a micro batch, which is read after the loop."""
+    value = f"{name}.detach()" if site.names[name].kind == "tensor" else name
+    return f"{name}_rows.append({value})" if is_row else f"{name}_total += {value}{share}"
 
 
 def _body(

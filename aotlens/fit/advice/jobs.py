@@ -23,7 +23,7 @@ class NameFact:
     """A name at the backward, and its value."""
 
     name: str
-    kind: Literal["tensor", "module", "optimizer"]
+    kind: Literal["tensor", "number", "module", "optimizer"]
     type_name: str
     """The class: `Sequential`, `AdamW`."""
     shape: tuple[int, ...] = ()

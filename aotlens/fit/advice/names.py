@@ -80,6 +80,8 @@ def _facts(values: Mapping[str, Any]) -> Iterator[NameFact]:
             yield NameFact(
                 name, "tensor", type_name, tuple(map(int, value.shape)), requires_grad=value.requires_grad
             )
+        elif isinstance(value, float):
+            yield NameFact(name, "number", type_name)
         elif isinstance(value, nn.Module):
             length = len(value) if isinstance(value, nn.Sequential | nn.ModuleList) else 0
             yield NameFact(

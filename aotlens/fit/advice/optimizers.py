@@ -13,7 +13,7 @@ from aotlens.fit.advice.proposals import Proposal, Site, add_keywords, proposal
 from aotlens.fixes.source import Source
 from aotlens.model.fit import Fit, FitAdvice
 
-__all__ = ["eight_bit_optimizer", "optimizer_kernels"]
+__all__ = ["constructors", "eight_bit_optimizer", "optimizer_kernels"]
 
 WITH_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 WITH_FOREACH = WITH_FUSED | {"Adadelta", "Adafactor", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"}
@@ -46,7 +46,7 @@ def eight_bit_optimizer(fit: Fit) -> FitAdvice | None:
 def optimizer_kernels(site: Site) -> Iterator[Proposal | None]:
     """Yield other implementations of the step for each optimizer that is constructed."""
     for source in site.sources.values():
-        for call, type_name in _constructors(source, site):
+        for call, type_name in constructors(source, site):
             keywords = {keyword.arg: source.code(keyword.value) for keyword in call.keywords}
             group = f"optimizer {source.code(call.func)} {_ordinal(source, call)}"
             if type_name in WITH_FUSED and "fused" not in keywords and "differentiable" not in keywords:
@@ -62,7 +62,7 @@ def optimizer_kernels(site: Site) -> Iterator[Proposal | None]:
                 yield proposal("foreach=False", group, title, source.replace(call, text))
 
 
-def _constructors(source: Source, site: Site) -> Iterator[tuple[ast.Call, str]]:
+def constructors(source: Source, site: Site) -> Iterator[tuple[ast.Call, str]]:
     """Yield the calls that make an optimizer, with its class."""
     for node in source.nodes(ast.Call):
         name = source.code(node.func).rpartition(".")[2]

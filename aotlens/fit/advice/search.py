@@ -25,6 +25,8 @@ FREE = 0.002
 """The largest cost, as a fraction of the step's work, that counts as none."""
 OPERATOR_SHARE = 0.02
 """The cost of doubling the calls of operators, as a fraction of the step's work: assumed, for ranking."""
+ROUNDS = 2
+"""How often every edit is added: one that does not help at first may help after others."""
 INEXACT_COST = 4
 """The additional cost of an edit that is not exact: it comes last."""
 
@@ -45,6 +47,15 @@ class Target:
 
     def is_reached(self, fit: Fit) -> bool:
         return self.bytes_of(fit) <= self.size_bytes
+
+    def excess_bytes(self, fit: Fit) -> int:
+        """Return the bytes above the target, added up over the phases: 0 if it is reached.
+
+        An edit of the forward helps although the optimizer needs as much, because another edit lowers that.
+        """
+        limit = self.size_bytes - (self.bytes_of(fit) - fit.step_peak_bytes)
+        phases = sum(max(0, phase.peak_bytes - limit) for phase in fit.phases)
+        return max(phases, self.bytes_of(fit) - self.size_bytes, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,7 @@ class Search:
     proposals: tuple[Proposal, ...]
     tried: set[Proposal] = field(default_factory=set)
     singles: list[Tested] = field(default_factory=list)
-    """The proposals that lower the peak, each alone."""
+    """The proposals that lower the peak, or that of a phase that exceeds the target, each alone."""
     rejected: dict[str, str] = field(default_factory=dict)
     """The difference in training, by the title of the proposal that causes it."""
     _judgements: dict[tuple[Proposal, ...], Judgement] = field(default_factory=dict)
@@ -179,7 +190,7 @@ def advise(
         _test_singles(search, None)
     if goal.is_whole:
         _judge_singles(search)
-    passed = [tested for tested in search.usable() if search.is_accepted(tested)]
+    passed = [tested for tested in search.usable() if search.saved(tested) > 0 and search.is_accepted(tested)]
     rows = sorted(passed, key=lambda tested: (-search.saved(tested), search.cost(tested)))
     suggestion = eight_bit_optimizer(base) if goal.is_whole else None
     advice = (*(_advice(search, tested) for tested in rows), *([suggestion] if suggestion else []))
@@ -201,8 +212,14 @@ def _test_singles(search: Search, target: Target | None) -> None:
         search.tried.add(proposal)
         search.say(f"{number} of {len(search.proposals)}: {proposal.title}")
         tested = search.tested((proposal,))
-        if tested is not None and search.saved(tested) > 0:
+        if tested is not None and _is_useful(search, tested, target):
             search.singles.append(tested)
+
+
+def _is_useful(search: Search, tested: Tested, target: Target | None) -> bool:
+    if search.saved(tested) > 0:
+        return True
+    return target is not None and target.excess_bytes(tested.fit) < target.excess_bytes(search.base)
 
 
 def _is_useless(search: Search, proposal: Proposal, target: Target | None) -> bool:
@@ -232,17 +249,19 @@ def _of_these(search: Search, singles: Sequence[Tested], target: Target) -> Test
     """Return the cheapest single one that reaches the target, or add them up from the cheapest on."""
     if not singles:
         return None
-    order = sorted(singles, key=lambda tested: (search.cost(tested), -search.saved(tested)))
+    order = sorted(singles, key=lambda tested: (search.cost(tested), target.excess_bytes(tested.fit)))
     reaching = [tested for tested in order if target.is_reached(tested.fit)]
     best = (reaching or order)[0]
-    for single in order[1:]:
+    for single in order * ROUNDS:
         if target.is_reached(best.fit):
             break
         (added,) = single.chosen
+        if added in best.chosen:
+            continue
         others = tuple(proposal for proposal in best.chosen if proposal.group != added.group)
         search.say(f"{len(others) + 1} edits together")
         together = search.tested((*others, added))
-        if together is not None and target.bytes_of(together.fit) < target.bytes_of(best.fit):
+        if together is not None and target.excess_bytes(together.fit) < target.excess_bytes(best.fit):
             best = together
     return _pruned(search, best, target) if target.is_reached(best.fit) else best
 
@@ -287,6 +306,7 @@ def _plan_of(search: Search, combined: Tested, target: Target) -> FitPlan:
         _cost_words(search.base, combined.fit),
         combined.fit.step_flops - search.base.step_flops,
         combined.fit.step_operators - search.base.step_operators,
+        _extra_milliseconds(search.base, combined.fit),
         judgement.outcome or "not tested",
         judgement.text,
     )
@@ -304,10 +324,17 @@ def _advice(search: Search, tested: Tested) -> FitAdvice:
         _cost_words(search.base, tested.fit),
         tested.fit.step_flops - search.base.step_flops,
         tested.fit.step_operators - search.base.step_operators,
+        _extra_milliseconds(search.base, tested.fit),
         is_tested=True,
         outcome=judgement.outcome or "not tested",
         compared=judgement.text,
     )
+
+
+def _extra_milliseconds(base: Fit, fit: Fit) -> float | None:
+    if base.step_milliseconds is None or fit.step_milliseconds is None:
+        return None
+    return fit.step_milliseconds - base.step_milliseconds
 
 
 def _cost_words(base: Fit, fit: Fit) -> str:

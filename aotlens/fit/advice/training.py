@@ -20,6 +20,7 @@ from aotlens.session.job_folder import read_job, save_answer
 from aotlens.session.run import run_to_end, seed_random_numbers
 from aotlens.session.script.edited import importing_edited, load_edited
 from aotlens.session.script.source import new_module, run_script
+from aotlens.torch_api.process_groups import in_backward
 
 __all__ = ["distance", "main", "train"]
 
@@ -37,11 +38,13 @@ class Recorder:
         self._optimizers: list[Any] = []
 
     def step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if optimizer not in self._optimizers:
+        if optimizer not in self._optimizers and not in_backward():
             self._optimizers.append(optimizer)
             self.before.update(self._parameters(optimizer))
 
     def step_ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if in_backward():  # a hook updates one parameter
+            return
         self.calls += 1
         if self.calls == self._most_calls:
             self.finish()

@@ -3,23 +3,20 @@
 from collections.abc import Iterator
 
 from aotlens.model.fit import Fit, FitAdvice, FitPlan
-from aotlens.view.quantities import counted, human_bytes
+from aotlens.view.quantities import counted, human_bytes, human_us
 
 __all__ = ["ADVICE", "advice_lines", "advice_rows", "cost_words", "plan_lines", "plan_words"]
 
+LEAST_US = 0.05
+"""A smaller change of the predicted time is not shown."""
 ADVICE = "Edits that lower the peak, each tested alone on a copy of the script"
 
 
 def advice_lines(fit: Fit) -> Iterator[str]:
-    """Yield the advice, what lowers the peak most first, and the plan for a target."""
-    if fit.advice:
-        yield ADVICE
-        for row in fit.advice:
-            yield from advice_rows(row)
-    if fit.plan is not None:
-        if fit.advice:
-            yield ""
-        yield from plan_lines(fit.plan)
+    """Yield the advice, what lowers the peak most first."""
+    yield ADVICE
+    for row in fit.advice:
+        yield from advice_rows(row)
 
 
 def advice_rows(row: FitAdvice) -> Iterator[str]:
@@ -30,8 +27,12 @@ def advice_rows(row: FitAdvice) -> Iterator[str]:
 
 
 def cost_words(row: FitAdvice | FitPlan) -> str:
-    """`12 % more FLOPs`, or `no extra work`."""
-    return row.cost or "no extra work"
+    """`12 % more FLOPs, 1.3 ms more predicted on the GPU`, or `no extra work`."""
+    parts = [row.cost] if row.cost else []
+    extra_us = 1e3 * (row.extra_milliseconds or 0.0)
+    if abs(extra_us) >= LEAST_US:
+        parts.append(f"{human_us(abs(extra_us))} {'more' if extra_us > 0 else 'less'} predicted on the GPU")
+    return ", ".join(parts) or "no extra work"
 
 
 def _outcome_words(row: FitAdvice | FitPlan) -> str:

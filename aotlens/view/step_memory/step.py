@@ -11,7 +11,7 @@ from aotlens.model.spans import location, text_of
 from aotlens.view.names import without_default
 from aotlens.view.plots import LEVELS, buckets
 from aotlens.view.quantities import counted, human_bytes
-from aotlens.view.step_memory.advice import advice_lines
+from aotlens.view.step_memory.advice import advice_lines, plan_lines
 from aotlens.view.step_memory.largest import largest_lines
 from aotlens.view.step_memory.ranks import distribution_lines, ranks_words
 
@@ -26,6 +26,7 @@ __all__ = [
     "peak_words",
     "phase_words",
     "ran_words",
+    "run_phase_words",
 ]
 
 MOST_LINES = 12
@@ -94,8 +95,12 @@ def curve_text(curve: Sequence[FitPoint], width: int = CURVE_WIDTH) -> str:
     return "".join(LEVELS[part * len(LEVELS) // (top + 1)] for part in parts)
 
 
-def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
-    """Yield the whole answer as plain lines."""
+def fit_lines(fit: Fit, *, is_full: bool = False, diff: str = "") -> Iterator[str]:
+    """Yield the whole answer as plain lines: a plan for a target comes first, with its diff."""
+    if fit.plan is not None:
+        yield from plan_lines(fit.plan)
+        yield from ("", *diff.splitlines()) if diff else ()
+        yield ""
     yield peak_words(fit)
     if not fit.curve:
         return
@@ -127,7 +132,7 @@ def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
     yield ""
     yield "Assumptions"
     yield from (f"  - {line}" for line in fit.assumptions)
-    if fit.advice or fit.plan is not None:
+    if fit.advice:
         yield ""
         yield from advice_lines(fit)
 

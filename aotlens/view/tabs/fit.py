@@ -12,8 +12,17 @@ from aotlens.view.names import without_default
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import human_bytes, percent
 from aotlens.view.step_memory.advice import ADVICE, advice_rows, plan_lines
+from aotlens.view.step_memory.largest import largest_lines
 from aotlens.view.step_memory.ranks import collective_lines, collectives_summary, rank_lines, ranks_words
-from aotlens.view.step_memory.step import gpu_lines, kind_rows, line_rows, peak_words, phase_words, ran_words
+from aotlens.view.step_memory.step import (
+    gpu_lines,
+    kind_rows,
+    line_rows,
+    peak_words,
+    phase_words,
+    ran_words,
+    run_phase_words,
+)
 from aotlens.view.tabs.tables.rows import (
     NO_LINK,
     Cells,
@@ -67,12 +76,13 @@ OPERATOR_COLUMNS = (
 
 
 def fit_summary(fit: Fit, incomplete: str | None = None) -> Iterator[Line]:
-    """Yield the peak, how it was computed, whether it fits the GPU, and the peak of each phase.
+    """Yield the plan for a target, the peak, how it was computed, whether it fits, and the phases' peaks.
 
     `incomplete` is why the figures may be wrong.
     """
     if incomplete is not None:
         yield Line((Part(f"Incomplete: {incomplete}", "error"),), wrap=True)
+    yield from _plan(fit)
     yield Line((Part(peak_words(fit), "title"),), _link(fit.at.span), wrap=True)
     if not fit.curve:
         return
@@ -83,7 +93,23 @@ def fit_summary(fit: Fit, incomplete: str | None = None) -> Iterator[Line]:
         first, *rest = gpu_lines(fit.fits)
         yield Line((Part(first, "ok" if fit.fits.ok else "error"),), wrap=True)
         yield from (Line((Part(text, "dim"),), wrap=True) for text in rest)
+    if fit.batch is not None:
+        first, *rest = largest_lines(fit.batch)
+        yield Line((Part(first, "ok" if fit.batch.largest else "error"),), wrap=True)
+        yield from (Line((Part(text, "dim"),), wrap=True) for text in rest)
     yield Line((Part(phase_words(fit)),), wrap=True)
+    if fit.run_phases:
+        yield Line((Part(run_phase_words(fit)),), wrap=True)
+
+
+def _plan(fit: Fit) -> Iterator[Line]:
+    """Yield the edits that reach a target; each leads to the lines that the plan changes."""
+    if fit.plan is None:
+        return
+    link = Link(tuple(edit.span for edit in fit.plan.edits))
+    first, *rest = plan_lines(fit.plan)
+    yield Line((Part(first, "ok" if fit.plan.is_reached else "warning"),), link, wrap=True)
+    yield from (Line((Part(text),), link, wrap=True) for text in rest)
 
 
 def _distribution(distribution: Distribution) -> Iterator[Line]:
@@ -113,10 +139,6 @@ def _advice(fit: Fit) -> Iterator[Line]:
         first, *rest = advice_rows(row)
         yield Line((Part(first, "ok"),), link, wrap=True)
         yield from (Line((Part(text, "dim"),), link, wrap=True) for text in rest)
-    if fit.plan is not None:
-        first, *rest = plan_lines(fit.plan)
-        yield Line((Part(first, "ok" if fit.plan.is_reached else "warning"),), wrap=True)
-        yield from (Line((Part(text),), wrap=True) for text in rest)
 
 
 def fit_kind_listing(fit: Fit) -> Listing:
