@@ -160,7 +160,10 @@ def test_updates_within_the_backward_train_the_same() -> None:
     def trained(*, is_in_backward: bool) -> tuple[torch.Tensor, ...]:
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
-        groups = [{"params": model[0].parameters(), "lr": 0.2}, {"params": model[1].parameters()}]
+        groups: list[dict[str, Any]] = [
+            {"params": model[0].parameters(), "lr": 0.2},
+            {"params": model[1].parameters()},
+        ]
         optimizer = torch.optim.AdamW(groups, lr=0.1)
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
         if is_in_backward:

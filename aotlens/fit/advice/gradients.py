@@ -5,6 +5,7 @@
 | `zero_grad(set_to_none=False)` | `zero_grad()` |
 | `zero_grad()` between forward and backward | before the forward, or after `step()` |
 | `logits = model(x)`, `loss = f(logits)`, `loss.backward()` | `del logits` before the backward |
+| `for …: loss = f(model(x))` and so on | `del loss` at the end of the iteration |
 """
 
 import ast
@@ -13,8 +14,9 @@ from collections.abc import Iterator
 from aotlens.fit.advice.proposals import Proposal, Site, proposal
 from aotlens.fit.advice.step import TrainingStep, names_in
 from aotlens.fixes.source import Source
+from aotlens.model.source import Edit, Span
 
-__all__ = ["deletions", "gradients_to_none", "moved_zero_grad", "owner_of_call"]
+__all__ = ["deletions", "end_deletions", "gradients_to_none", "moved_zero_grad", "owner_of_call"]
 
 
 def gradients_to_none(site: Site) -> Iterator[Proposal | None]:
@@ -99,3 +101,38 @@ def deletions(site: Site) -> Iterator[Proposal | None]:
         edit = step.source.insert_before(step.backward, f"del {names}")
         title = f"Delete `{names}` before the backward, which saves what it needs itself"
         yield proposal("del", "del", title, edit)
+
+
+def end_deletions(site: Site) -> Iterator[Proposal | None]:
+    """Yield `del` at the end of an iteration for what its step assigned: the next forward runs without it."""
+    step = site.step
+    if step is None or not step.forward or not _is_body_of_loop(step):
+        return
+    assigned = [statement for statement in step.forward if isinstance(statement, ast.Assign)]
+    values = sorted(name for name in set().union(*map(_targets, assigned)) if _is_local(step, name))
+    last = step.block[-1]
+    if values and step.source.indent(last) is not None:
+        line = (last.end_lineno or last.lineno) + 1
+        text = f"{step.source.indent(last)}del {', '.join(values)}\n"
+        edit = Edit(Span(step.source.file, line, 0, line, 0), text)
+        title = "Delete the results of a step at its end, so that the next forward runs without them"
+        yield proposal("del", "del at the end", title, edit)
+
+
+def _is_body_of_loop(step: TrainingStep) -> bool:
+    parent = step.source.parents.get(step.backward)
+    return isinstance(parent, ast.For | ast.While) and step.backward in parent.body
+
+
+def _targets(statement: ast.stmt) -> set[str]:
+    return names_in(statement, ast.Store)
+
+
+def _is_local(step: TrainingStep, name: str) -> bool:
+    """Return True if only the statements from the step to the end of the iteration use a name."""
+    last = step.block[-1]
+    lines = range(step.block[step.first].lineno, (last.end_lineno or last.lineno) + 1)
+    uses = [node for node in ast.walk(step.source.tree) if isinstance(node, ast.Name) and node.id == name]
+    scope = [node for node in uses if step.source.function(node) is step.source.function(step.backward)]
+    is_deleted = any(isinstance(node.ctx, ast.Del) for node in scope)
+    return not is_deleted and all(node.lineno in lines for node in scope)

@@ -8,7 +8,7 @@ from aotlens.fit.advice.checkpoints import checkpoints
 from aotlens.fit.advice.chunked_loss import chunked_losses
 from aotlens.fit.advice.contexts import autocast, offload
 from aotlens.fit.advice.evaluation import evaluations_in_parts
-from aotlens.fit.advice.gradients import deletions, gradients_to_none, moved_zero_grad
+from aotlens.fit.advice.gradients import deletions, end_deletions, gradients_to_none, moved_zero_grad
 from aotlens.fit.advice.graph_budgets import graph_budgets
 from aotlens.fit.advice.jobs import NamesOutcome
 from aotlens.fit.advice.optimizers import optimizer_kernels
@@ -32,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     chunked_losses,
     checkpoints,
     deletions,
+    end_deletions,
     offload,
     micro_batches,
     autocast,

@@ -251,7 +251,7 @@ def _of_these(search: Search, singles: Sequence[Tested], target: Target) -> Test
         return None
     order = sorted(singles, key=lambda tested: (search.cost(tested), target.excess_bytes(tested.fit)))
     reaching = [tested for tested in order if target.is_reached(tested.fit)]
-    best = (reaching or order)[0]
+    best = lowest = (reaching or order)[0]
     for single in order * ROUNDS:
         if target.is_reached(best.fit):
             break
@@ -263,7 +263,8 @@ def _of_these(search: Search, singles: Sequence[Tested], target: Target) -> Test
         together = search.tested((*others, added))
         if together is not None and target.excess_bytes(together.fit) < target.excess_bytes(best.fit):
             best = together
-    return _pruned(search, best, target) if target.is_reached(best.fit) else best
+        lowest = min(lowest, best, key=lambda tested: target.bytes_of(tested.fit))
+    return _pruned(search, best, target) if target.is_reached(best.fit) else lowest
 
 
 def _pruned(search: Search, best: Tested, target: Target) -> Tested:
