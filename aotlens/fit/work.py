@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from aotlens.codegen.gpu.cost_model import roofline
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.ir.tensor_text import short_dtype
 from aotlens.partition.flops import operator_flops
+from aotlens.torch_api.operators import pytree
 
 __all__ = ["Work", "WorkCounter"]
 
