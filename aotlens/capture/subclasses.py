@@ -19,7 +19,7 @@ from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Opaque, SubclassCreationMeta, Value, Wrapped
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake import FakeTensor, FakeTensorMode
 from aotlens.unsupported import unsupported
 
 Path = tuple[str, ...]
@@ -54,9 +54,12 @@ def inner_tensors(tensor: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             yield from inner_tensors(inner, (*path, name))
 
 
-def is_fake(tensor: Any) -> bool:
-    """Return True for a fake tensor, and for a wrapper that contains one."""
-    return any(type(inner) is FakeTensor for _, inner in inner_tensors(tensor))
+def is_fake(tensor: Any, mode: FakeTensorMode) -> bool:
+    """Return True for a fake tensor of a mode, and for a wrapper that contains one.
+
+    A script may itself run on fake tensors, which are those of another mode.
+    """
+    return any(type(inner) is FakeTensor and inner.fake_mode is mode for _, inner in inner_tensors(tensor))
 
 
 def inner_tensor_at(value: Any, path: Path) -> Any:

@@ -56,7 +56,8 @@ class Source:
         lines = self._lines[span.line - 1 : span.end_line]
         if not lines:
             return ""
-        lines = [*lines[:-1], lines[-1][: span.end_col]]
+        if span.end_line <= len(self._lines):  # a span of whole lines ends after the last one
+            lines = [*lines[:-1], lines[-1][: span.end_col]]
         lines[0] = lines[0][span.col :]
         return b"".join(lines).decode()
 

@@ -331,6 +331,8 @@ class FitPlan:
     """Predicted for the GPU; None without one."""
     outcome: AdviceOutcome = "not tested"
     compared: str = ""
+    remaining: tuple[KindBytes, ...] = ()
+    """The bytes at the peak with all edits, the largest first; empty if the target is reached."""
 
     @property
     def is_reached(self) -> bool:

@@ -131,6 +131,14 @@ def test_a_value_that_is_read_after_the_backward_stays() -> None:
     assert "del" not in kinds
 
 
+def test_values_of_a_step_are_deleted_at_its_end() -> None:
+    assert changed_lines("del at the end", of=script()) == ["    del loss, prediction"]
+    read_later = script(TEXT + "print(loss)\n")
+    assert changed_lines("del at the end", of=read_later) == ["    del prediction"]
+    both = changed_lines("del", "del at the end", of=script())
+    assert both == ["    del prediction", "    del loss"]
+
+
 def test_rows_that_are_read_after_the_backward_are_concatenated() -> None:
     lines = changed_lines("gradient accumulation", of=script(TEXT + "    print(prediction.shape)\n"))
     assert lines == [
@@ -178,6 +186,17 @@ def test_updates_within_the_backward_train_the_same() -> None:
         return tuple(model.parameters())
 
     assert all(map(torch.equal, trained(is_in_backward=True), trained(is_in_backward=False)))
+
+
+def test_an_evaluation_that_records_gradients_runs_without_them() -> None:
+    names = replace(NAMES, names=(*NAMES.names, NameFact("model", "module", "Net")))
+    text = TEXT + "    error = (model(x) - y).abs().mean()\n"
+    evaluated = Script({"train.py": text}, names, Fit(100, FitMoment("forward")))
+    assert changed_lines("no_grad", of=evaluated) == [
+        "    with torch.no_grad():",
+        "        error = (model(x) - y).abs().mean()",
+    ]
+    assert "no_grad" not in {each.kind for each in script().proposals()}
 
 
 def test_an_evaluation_runs_in_parts_of_the_batch() -> None:

@@ -58,6 +58,46 @@ def test_fsdp2_on_two_ranks_of_eight(tmp_path: Path) -> None:
     assert ("all_gather_into_tensor", "backward", WEIGHT // 2) not in calls
 
 
+COMPILED = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+dist.init_process_group("gloo")
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 64, bias=False), nn.Linear(64, 8, bias=False)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+
+model = Model()
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+parallelize_module(model, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+model.compile()
+update = torch.optim.SGD(model.parameters(), 0.1, foreach=False)
+for step in range(9):
+    model(torch.ones(4, 8)).square().mean().backward()
+    update.step()
+    update.zero_grad()
+"""
+
+
+def test_compiled_code_with_sharded_parameters_is_counted_as_compiled(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(COMPILED)
+    ended = aotlens("fit", "--ranks", "2", "--rank", "0", "--format", "json", "train.py", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    fit = loads(ended.out).fit
+    assert fit is not None
+    assert any("`Model.forward` is compiled" in line for line in fit.assumptions), fit.assumptions
+
+
 SPAWNED = """
 import sys
 import torch

@@ -40,7 +40,7 @@ class MakeNonLeafWrapper(torch.autograd.Function):
 
 def wrapper_input(recording: Recording, value: Any, slot: FlatInput, name: str, dynamic: bool) -> OpenInput:
     """Capture one wrapper; call inside the recorder's fake mode."""
-    fake = value if is_fake(value) else fake_wrapper(recording.fake_mode, value, dynamic)
+    fake = value if is_fake(value, recording.fake_mode) else fake_wrapper(recording.fake_mode, value, dynamic)
 
     def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
         if inner.layout is not torch.strided:

@@ -1,21 +1,19 @@
-"""Evaluate in parts of the batch, where the evaluation needs more memory than the training.
+"""Evaluate with less memory than the training needs.
 
-    with torch.no_grad():
-        logits = model(x)
-
-becomes
-
-    with torch.no_grad():
-        logits = torch.cat([model(part) for part in x.chunk(4)])
+| source | edit |
+|---|---|
+| `logits = model(x)` in `with torch.no_grad()` | `torch.cat([model(part) for part in x.chunk(4)])` |
+| `accuracy = f(model(x))` after the optimizer's step | `with torch.no_grad():` around it |
 """
 
 import ast
 from collections.abc import Iterator
 
 from aotlens.fit.advice.proposals import Proposal, Site, proposal
+from aotlens.fit.advice.step import wrapped
 from aotlens.fixes.source import Source
 
-__all__ = ["evaluations_in_parts"]
+__all__ = ["evaluations_in_parts", "evaluations_without_gradients"]
 
 PARTS = (4, 16)
 WITHOUT_GRADIENTS = ("no_grad", "inference_mode")
@@ -36,6 +34,27 @@ def evaluations_in_parts(site: Site) -> Iterator[Proposal | None]:
                     f"Evaluate without gradients in {parts} parts of the batch",
                     *edits,
                 )
+
+
+def evaluations_without_gradients(site: Site) -> Iterator[Proposal | None]:
+    """Yield `no_grad` around statements after the step that run a module and record gradients."""
+    step = site.step
+    if step is None or not step.source.imports("torch"):
+        return
+    for statement in step.block[step.last + 1 :]:
+        calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        is_step = any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
+        if is_step or not any(_runs_module(step.source, site, call) for call in calls):
+            continue
+        edit = wrapped(step.source, (statement,), "with torch.no_grad():")
+        title = "Evaluate after the step without recording gradients"
+        yield proposal("no_grad", f"no_grad {step.source.code(statement)}", title, edit)
+
+
+def _runs_module(source: Source, site: Site, call: ast.Call) -> bool:
+    fact = site.names.get(call.func.id) if isinstance(call.func, ast.Name) else None
+    is_module = fact is not None and fact.kind == "module"
+    return is_module and not _is_without_gradients(source, call)
 
 
 def _evaluates(source: Source, site: Site, call: ast.Call) -> bool:

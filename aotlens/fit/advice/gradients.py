@@ -116,7 +116,7 @@ def end_deletions(site: Site) -> Iterator[Proposal | None]:
         text = f"{step.source.indent(last)}del {', '.join(values)}\n"
         edit = Edit(Span(step.source.file, line, 0, line, 0), text)
         title = "Delete the results of a step at its end, so that the next forward runs without them"
-        yield proposal("del", "del at the end", title, edit)
+        yield proposal("del at the end", "del at the end", title, edit)
 
 
 def _is_body_of_loop(step: TrainingStep) -> bool:

@@ -7,7 +7,7 @@ from aotlens.fit.advice.accumulation import micro_batches
 from aotlens.fit.advice.checkpoints import checkpoints
 from aotlens.fit.advice.chunked_loss import chunked_losses
 from aotlens.fit.advice.contexts import autocast, offload
-from aotlens.fit.advice.evaluation import evaluations_in_parts
+from aotlens.fit.advice.evaluation import evaluations_in_parts, evaluations_without_gradients
 from aotlens.fit.advice.gradients import deletions, end_deletions, gradients_to_none, moved_zero_grad
 from aotlens.fit.advice.graph_budgets import graph_budgets
 from aotlens.fit.advice.jobs import NamesOutcome
@@ -26,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     gradients_to_none,
     moved_zero_grad,
     optimizer_kernels,
+    evaluations_without_gradients,
     evaluations_in_parts,
     steps_in_backward,
     graph_budgets,

@@ -284,7 +284,7 @@ def _plan(search: Search, target: Target) -> tuple[FitPlan, dict[str, str]]:
         singles = search.usable()
         combined = _combined(search, singles, target)
         if combined is None:
-            return FitPlan(target.size_bytes, target.bytes_of(search.base)), {}
+            return FitPlan(target.size_bytes, target.bytes_of(search.base), remaining=search.base.by_kind), {}
         search.say(f"comparing the training with {counted(len(combined.chosen), 'edit')}")
         if search.judgement(combined).outcome is not None:
             return _plan_of(search, combined, target), combined.texts
@@ -310,6 +310,7 @@ def _plan_of(search: Search, combined: Tested, target: Target) -> FitPlan:
         _extra_milliseconds(search.base, combined.fit),
         judgement.outcome or "not tested",
         judgement.text,
+        () if target.is_reached(combined.fit) else combined.fit.by_kind,
     )
 
 

@@ -1,14 +1,16 @@
 """Advice that lowers the peak of a step, in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from aotlens.model.fit import Fit, FitAdvice, FitPlan
+from aotlens.model.fit import Fit, FitAdvice, FitPlan, KindBytes, kind_name
 from aotlens.view.quantities import counted, human_bytes, human_us
 
-__all__ = ["ADVICE", "advice_lines", "advice_rows", "cost_words", "plan_lines", "plan_words"]
+__all__ = ["ADVICE", "advice_lines", "advice_rows", "cost_words", "plan_lines", "plan_words", "static_bytes"]
 
 LEAST_US = 0.05
 """A smaller change of the predicted time is not shown."""
+MOST_KINDS = 4
+STATIC_KINDS = ("parameter", "buffer", "optimizer state")
 ADVICE = "Edits that lower the peak, each tested alone on a copy of the script"
 
 
@@ -56,3 +58,14 @@ def plan_lines(plan: FitPlan) -> Iterator[str]:
     yield from (f"  - {title}" for title in plan.titles)
     if plan.titles:
         yield f"  together: {cost_words(plan)}; training {_outcome_words(plan)}"
+    if plan.remaining:
+        shown = ", ".join(f"{human_bytes(row.bytes)} {kind_name(row)}" for row in plan.remaining[:MOST_KINDS])
+        yield f"  at the peak remain {shown}{'' if len(plan.remaining) <= MOST_KINDS else ' and others'}"
+        if static_bytes(plan.remaining) > plan.target_bytes:
+            static = human_bytes(static_bytes(plan.remaining))
+            yield f"  out of reach: {', '.join(STATIC_KINDS)} alone need {static}, and no edit lowers them"
+
+
+def static_bytes(kinds: Iterable[KindBytes]) -> int:
+    """Return the bytes that a step needs whatever its batch."""
+    return sum(row.bytes for row in kinds if row.kind in STATIC_KINDS)
