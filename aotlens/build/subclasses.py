@@ -120,7 +120,8 @@ class WrapperWriter(CallWriter):
     def _is_real(self, wrapper: Any) -> bool:
         """Return True if the wrapper contains the user's or torch's own tensors, which are not recorded."""
         find = self._captured.recorded.find
-        return not is_fake(wrapper) and not any(find(inner) for _, inner in inner_tensors(wrapper))
+        mode = self._captured.recorded.fake_mode
+        return not is_fake(wrapper, mode) and not any(find(inner) for _, inner in inner_tensors(wrapper))
 
     def _created_wrapper(self, wrapper: Any) -> Node:
         names, context = wrapper.__tensor_flatten__()
