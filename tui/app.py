@@ -52,11 +52,14 @@ if TYPE_CHECKING:  # the first paint comes before the report's records and the p
     from aotlens.model.report import Report, Target
     from aotlens.view.tabs.tables.rows import Line
     from tui.fitting import Fitting
+    from tui.log_questions import LogAnswers, LogQuestions
     from tui.messages import (
         CancelWanted,
         EditsTried,
         GpuWanted,
+        ListedTargetChosen,
         LogAnswered,
+        LogTargetRead,
         ReportReady,
         SelectionChanged,
         SelectionWeighed,
@@ -70,7 +73,7 @@ if TYPE_CHECKING:  # the first paint comes before the report's records and the p
     )
     from tui.picking import GpuAnswer
     from tui.selecting import Selecting
-    from tui.tracing import AnswerWhatIf, Tracing
+    from tui.tracing import Tracing
     from tui.widgets.split import Split
 
 
@@ -112,8 +115,8 @@ class AotlensApp(App[int]):
         self.subject_name = name
         """The script, or the report's file, as the user named it."""
         self.tracing = tracing
-        self.answer_what_if: AnswerWhatIf | None = None
-        """Weighs a change of a target of a log; None for a saved report, which has no graphs to ask about."""
+        self.log_answers: LogAnswers | None = None
+        """Reads more of an open log; None for a saved report and a script."""
         self.report = report
         self.earlier: tuple[str, Report] | None = None
         """The report that `x` compares with, and its name: that of `compare_with`, else the trace before."""
@@ -225,9 +228,7 @@ class AotlensApp(App[int]):
 
     def on_what_if_wanted(self, event: WhatIfWanted) -> None:
         if self.tracing is None:
-            from tui.log_questions import LogQuestions  # for logs only
-
-            LogQuestions(self, self.subject_name, self.answer_what_if).ask(event.change, self.target)
+            self._log_questions().ask(event.change, self.target)
             return
         self.start_trace(questions=Questions(what_if=(event.change,)))
 
@@ -238,6 +239,25 @@ class AotlensApp(App[int]):
                 event.target if target is event.asked else target for target in self.report.targets
             )
             self._take(replace(self.report, targets=targets), self.output, event.asked)
+
+    def on_listed_target_chosen(self, event: ListedTargetChosen) -> None:
+        self._log_questions().read(event.listed)
+
+    def on_log_target_read(self, event: LogTargetRead) -> None:
+        """Show the target, which is no longer only listed; a report that has it already stays."""
+        if self.report is None or self.report.log is None or event.listed not in self.report.log.listed:
+            return
+        listed = tuple(row for row in self.report.log.listed if row is not event.listed)
+        log = replace(self.report.log, listed=listed, listed_count=self.report.log.listed_count - 1)
+        self.target_index = len(self.report.targets)
+        self.report = replace(self.report, targets=(*self.report.targets, *event.targets), log=log)
+        self.workbench.show_targets(self.report, self.target_index)
+        self._present(())
+
+    def _log_questions(self) -> LogQuestions:
+        from tui.log_questions import LogQuestions  # for logs only
+
+        return LogQuestions(self, self.subject_name, self.log_answers)
 
     def on_gpu_wanted(self, event: GpuWanted) -> None:
         from tui.picking import GpuScreen  # a screen that few sessions open

@@ -23,11 +23,12 @@ from tui.preferences import (
     state_file,
     write_remembered,
 )
-from tui.tracing import AnswerWhatIf, TraceTarget, WorkerTracing
+from tui.tracing import TraceTarget, WorkerTracing
 from tui.watching import watch_sources
 
 if TYPE_CHECKING:  # the first paint comes before the report's records
     from aotlens.model.report import Report
+    from tui.log_questions import LogAnswers
 
 Named = tuple[str, "Report"]
 """A report and what the user calls it."""
@@ -86,15 +87,15 @@ def run_report(
     report: Report,
     follow: Follow | None = None,
     against: Named | None = None,
-    answer: AnswerWhatIf | None = None,
+    answers: LogAnswers | None = None,
 ) -> int:
     """Open the app on the report of a log, and on those that follow it; return the exit code.
 
-    `answer` weighs a change of what is saved in one target.
+    `answers` reads more of the log on request.
     """
     _need_terminal(f"use `aotlens inspect {title}` here")
     app = AotlensApp(title, report=report, roots=(str(Path.cwd()),))
-    app.answer_what_if = answer
+    app.log_answers = answers
     comparing(with_preferences(app), against)
     stop = threading.Event()
     if follow is not None:

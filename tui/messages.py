@@ -9,6 +9,7 @@ from textual.message import Message
 from aotlens.model.failure import Failure
 
 if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.log import ListedTarget
     from aotlens.model.report import Report, Target, WhatIf
 
 
@@ -59,6 +60,23 @@ class LogAnswered(Message):
         self.asked = asked
         """The target as it was shown when the user asked."""
         self.target = target
+
+
+class ListedTargetChosen(Message):
+    """The user wants to see a target of a log that is only listed."""
+
+    def __init__(self, listed: ListedTarget) -> None:
+        super().__init__()
+        self.listed = listed
+
+
+class LogTargetRead(Message):
+    """A target of a log that was only listed, as it was read; several for a split graph."""
+
+    def __init__(self, listed: ListedTarget, targets: tuple[Target, ...]) -> None:
+        super().__init__()
+        self.listed = listed
+        self.targets = targets
 
 
 class SourceChanged(Message):

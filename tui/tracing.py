@@ -26,9 +26,6 @@ if TYPE_CHECKING:  # the first paint comes before the report's records
 Post = Callable[[Message], object]
 """Safe to call from any thread, as `App.post_message` is."""
 
-AnswerWhatIf = Callable[[str, "Target"], "Target"]
-"""Adds the answer about a change of the policy to a target of a log; raises UserError without one."""
-
 Texts = tuple[tuple[str, str], ...]
 """Edited files: path and text."""
 

@@ -17,7 +17,7 @@ from aotlens.view.tabs.source import SourceStore
 from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
 from tui.keys import bind
 from tui.layout import WORKBENCH_CSS
-from tui.messages import CancelWanted, GpuWanted, TargetChosen, TraceWanted
+from tui.messages import CancelWanted, GpuWanted, ListedTargetChosen, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
 from tui.panes.registry import CHOICES, KEYS, TAB_KEYS, TABS
 from tui.panes.source import SourcePane
@@ -195,7 +195,7 @@ class Workbench(Screen[object]):
         self.target_rows = target_rows(report)
         self.targets.show(target_listing(report))
         self.targets.place_cursor(row_of(report, index))
-        self.targets.set_class(len(report.targets) > 1, "-several")
+        self.targets.set_class(len(self.target_rows) > 1, "-several")
 
     def show_subject(self, subject: Subject) -> None:
         """Show another target, or a new trace of the same one."""
@@ -263,7 +263,9 @@ class Workbench(Screen[object]):
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         """Highlight the source of the selected row."""
         if event.sender is self.targets and self.targets.record_index is not None:
-            self.post_message(TargetChosen(self.target_rows[self.targets.record_index].index))
+            row = self.target_rows[self.targets.record_index]
+            if row.listed is None:
+                self.post_message(TargetChosen(row.index))
         self.source.light(event.link)
 
     def on_pane_lit(self, event: Pane.Lit) -> None:
@@ -277,6 +279,7 @@ class Workbench(Screen[object]):
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         if event.sender is self.targets:
+            self._open_listed()
             self.targets.remove_class("-wanted")
             self.pane.main().focus()
             return
@@ -284,6 +287,13 @@ class Workbench(Screen[object]):
             self.jump(event.jump)
         elif event.link != Link():
             self.source.code.focus()
+
+    def _open_listed(self) -> None:
+        """Ask for the target of the row under the cursor, if it was not read yet."""
+        index = self.targets.record_index
+        listed = self.target_rows[index].listed if index is not None else None
+        if listed is not None:
+            self.post_message(ListedTargetChosen(listed))
 
     # Filter.
 

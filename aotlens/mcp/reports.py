@@ -8,7 +8,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aotlens.cli.saved_reports import is_trace_path, report_of_trace
+from aotlens.cli.log_reports import report_of_trace
+from aotlens.cli.saved_reports import is_trace_path
 from aotlens.errors import UserError
 from aotlens.model.files import load_report
 from aotlens.model.report import Report

@@ -47,6 +47,7 @@ from aotlens.model.kernels import (
     Unfused,
     UnfusedCode,
 )
+from aotlens.model.log import Log
 from aotlens.model.partition import (
     BudgetResult,
     Certificate,
@@ -126,6 +127,7 @@ __all__ = [
     "LineCost",
     "LineSeconds",
     "LiveValue",
+    "Log",
     "Memory",
     "Mode",
     "MutationTypeName",
@@ -476,4 +478,6 @@ class Report:
     """The memory of a whole step; None for other commands than `aotlens fit`."""
     incomplete: str | None = None
     """Why the report may lack targets; None when the script ran to its end."""
+    log: Log | None = None
+    """What the log of a `trace` report has besides; None for a report of a script."""
     schema: str = SCHEMA

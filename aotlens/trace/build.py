@@ -1,7 +1,7 @@
 """Build a report from a log.
 
 Invariant: the newest graph of each compilation becomes a target; equal graphs of several ranks become one.
-At most `MAX_TARGETS` are built unless one is named, so that opening a log costs only what is shown.
+Compilations beyond the limits are listed and not read, so that opening a log costs only what is shown.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,9 +12,10 @@ from aotlens.diagnostics.diagnose import diagnose
 from aotlens.diagnostics.tracing import dynamo_findings, rank_findings
 from aotlens.errors import TargetError
 from aotlens.model.eager import NotCompiled
+from aotlens.model.log import Log
 from aotlens.model.report import GraphId, Input, Kernel, Mode, Partition, Report, Target
 from aotlens.trace.cuda_graphs import cuda_graph_of
-from aotlens.trace.dynamo_facts import CompiledFunction, compiled_function, dynamo_of, guards_of
+from aotlens.trace.dynamo_facts import compiled_function, dynamo_of, guards_of
 from aotlens.trace.facts import CompilationFacts, GraphSet
 from aotlens.trace.graph_memory import graph_memory
 from aotlens.trace.graphs.metadata import parse_metadata
@@ -22,11 +23,13 @@ from aotlens.trace.graphs.records import Line
 from aotlens.trace.inputs import inputs_of, outputs_of
 from aotlens.trace.kernels import Codes, codes_of, kernels_of, memory_of
 from aotlens.trace.line_seconds import line_seconds
-from aotlens.trace.logs.reader import Compilation, Process, Trace
+from aotlens.trace.listing import Choice, Summary, chosen, listed_targets, summaries
+from aotlens.trace.logs.kinds import unused_kinds
+from aotlens.trace.logs.reader import Compilation, Trace
 from aotlens.trace.origins import origins_of
 from aotlens.trace.partition import partition_of
 from aotlens.trace.phases import last_phase, seconds_by_phase
-from aotlens.trace.ranks import identity, ranks_of
+from aotlens.trace.ranks import ranks_of
 from aotlens.trace.source.lines import Locate, whole_line
 from aotlens.trace.source.source_lines import SourceLines, Sources, line_origins
 from aotlens.trace.stages import stages_of, wrapper_of
@@ -37,10 +40,8 @@ __all__ = [
     "Explain",
     "Extras",
     "Recompile",
-    "Summary",
     "build_report",
     "build_targets",
-    "summaries",
 ]
 
 Explain = Callable[[Partition, GraphSet, tuple[Input, ...], Locate], Partition]
@@ -52,65 +53,20 @@ Recompile = Callable[[tuple[Kernel, ...], Codes], tuple[Kernel, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """Facts that need torch here, and are left out without it."""
+    """Facts that need torch here, and are left out without it; and how much of the log is read."""
 
     explain: Explain | None = None
     recompile: Recompile | None = None
     gpu_name: str = ""
     """The GPU for which kernels are recompiled."""
+    text_limit: int | None = None
+    """The bytes of graphs and code in the log after which other targets are listed only; None reads all."""
 
 
 NO_EXTRAS = Extras()
 NO_GPU_KERNELS = "the log has no generated code for a GPU, so nothing was compiled for one"
-MAX_TARGETS = 200
 MAX_COMPILATIONS = 2_000
 """How many compilations the report on Dynamo covers."""
-GRAPHS = (
-    "dynamo_output_graph",
-    "aot_joint_graph",
-    "aot_forward_graph",
-    "aot_backward_graph",
-    "aot_inference_graph",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """One compilation in a list of targets; none of its graphs is parsed."""
-
-    compilation: Compilation
-    function: CompiledFunction
-    ranks: tuple[int, ...]
-    """The ranks that compiled the same graphs; empty for a log without ranks."""
-
-    def is_called(self, name: str) -> bool:
-        """Return True for its id `0/1`, and for the function's name, whole or its last part."""
-        own = self.function.qualname
-        return name in (self.compilation.id, own, own.rpartition(".")[2])
-
-
-def summaries(trace: Trace, locate: Locate = whole_line) -> Iterator[Summary]:
-    """Return the compilations that made a graph, in the order of the log; equal ones of ranks once."""
-    ranks: dict[tuple[object, ...], list[Process]] = {}
-    firsts: dict[tuple[object, ...], Compilation] = {}
-    known: dict[str, str] = {}
-    for process in trace.processes:
-        for compilation in process.compilations:
-            if compilation.last(*GRAPHS) is None:
-                continue
-            key = _identity(compilation, known) if len(trace.processes) > 1 else (id(compilation),)
-            same = ranks.setdefault(key, [])
-            if process not in same:
-                same.append(process)
-                firsts.setdefault(key, compilation)
-    for key, compilation in firsts.items():
-        numbers = [process.rank for process in ranks[key] if process.rank is not None]
-        function = compiled_function(CompilationFacts(compilation), locate)
-        yield Summary(compilation, function, tuple(dict.fromkeys(numbers)))
-
-
-def _identity(compilation: Compilation, known: dict[str, str]) -> tuple[object, ...]:
-    return (compilation.id, compilation.number, *identity(compilation, known))
 
 
 def build_report(
@@ -121,19 +77,17 @@ def build_report(
     extras: Extras = NO_EXTRAS,
 ) -> Report:
     """Return the whole report.  Raises TargetError if `only` names no compilation of the log."""
-    chosen = tuple(islice(_chosen(trace, only, locate), MAX_TARGETS + 1))
-    if only is not None and not chosen:
-        known = ", ".join(_label(summary) for summary in islice(summaries(trace, locate), 20))
+    choice = chosen(trace, only, extras.text_limit, locate)
+    if only is not None and not choice.read:
+        known = ", ".join(_label(summary, locate) for summary in islice(summaries(trace), 20))
         raise TargetError(f"{trace.path} has no compilation `{only}`; it has {known or 'none with a graph'}")
     built = [
-        (summary, target)
-        for summary in chosen[:MAX_TARGETS]
-        for target in build_targets(summary, locate, extras)
+        (summary, target) for summary in choice.read for target in build_targets(summary, locate, extras)
     ]
-    compilations = _first_process(trace)
+    of_process = compilations = _first_process(trace)
     if only is not None:
-        frames = {_frame_of(summary.compilation) for summary in chosen}
-        compilations = [facts for facts in compilations if _frame_of(facts.compilation) in frames]
+        frames = {_frame_of(summary.compilation) for summary in choice.read}
+        compilations = [facts for facts in of_process if _frame_of(facts.compilation) in frames]
     targets_of = _targets_of(built)
     dynamo = dynamo_of(compilations, lambda facts: tuple(target.name for target in targets_of(facts)), locate)
     by_line = line_seconds(
@@ -151,10 +105,16 @@ def build_report(
         command=command,
         targets=tuple(target for _, target in built),
         diagnostics=(*rank_findings(ranks), *dynamo_findings(dynamo)),
-        not_compiled=tuple(_failures(trace, locate)),
+        not_compiled=tuple(_failures(of_process, locate)),
         dynamo=dynamo if dynamo.functions else None,
         ranks=ranks,
-        incomplete=_incomplete(trace, len(chosen)),
+        incomplete=_incomplete(trace, choice if extras.text_limit is None else None),
+        log=Log(
+            str(trace.path),
+            tuple(listed_targets(choice.listed, locate)),
+            choice.count - len(choice.read),
+            unused_kinds(trace.kinds()),
+        ),
     )
 
 
@@ -163,12 +123,8 @@ def _frame_of(compilation: Compilation) -> str:
     return compilation.id.rpartition("/")[0]
 
 
-def _label(summary: Summary) -> str:
-    return f"{summary.function.qualname} ({summary.compilation.id})"
-
-
-def _chosen(trace: Trace, only: str | None, locate: Locate) -> Iterable[Summary]:
-    return (summary for summary in summaries(trace, locate) if only is None or summary.is_called(only))
+def _label(summary: Summary, locate: Locate) -> str:
+    return f"{summary.function(locate).qualname} ({summary.compilation.id})"
 
 
 def _first_process(trace: Trace) -> list[CompilationFacts]:
@@ -252,29 +208,25 @@ def _graph_id(compile_id: str) -> GraphId | None:
     return GraphId(int(frame), int(number)) if frame.isdigit() and number.isdigit() else None
 
 
-def _failures(trace: Trace, locate: Locate) -> Iterator[NotCompiled]:
+def _failures(compilations: Iterable[CompilationFacts], locate: Locate) -> Iterator[NotCompiled]:
     """Yield compilations that failed, or that never ended because the process died."""
-    for process in trace.processes[:1]:
-        for compilation in process.compilations[:MAX_COMPILATIONS]:
-            facts = CompilationFacts(compilation)
-            reason = facts.metric("fail_reason")
-            if (
-                not reason
-                and compilation.last("compilation_metrics") is None
-                and (phase := last_phase(facts))
-            ):
-                reason = f"the log ends while it was compiled, in `{phase}`: the process died, or still runs"
-            if reason:
-                function = compiled_function(facts, locate)
-                span = locate(Line(function.file, function.line, function.name, ""), None)
-                words = " ".join(reason.encode().decode("unicode_escape", "replace").split())[:500]
-                yield NotCompiled(function.name, function.qualname, "whole function", words, "AL405", span)
+    for facts in compilations:
+        reason = facts.metric("fail_reason")
+        if not reason and not facts.every("compilation_metrics") and (phase := last_phase(facts)):
+            reason = f"the log ends while it was compiled, in `{phase}`: the process died, or still runs"
+        if reason:
+            function = compiled_function(facts, locate)
+            span = locate(Line(function.file, function.line, function.name, ""), None)
+            words = " ".join(reason.encode().decode("unicode_escape", "replace").split())[:500]
+            yield NotCompiled(function.name, function.qualname, "whole function", words, "AL405", span)
 
 
-def _incomplete(trace: Trace, count: int) -> str | None:
+def _incomplete(trace: Trace, choice: Choice | None) -> str | None:
+    """Return what could not be read, and how many targets were not though all were wanted."""
     notes = list(trace.notes)
-    if count > MAX_TARGETS:
+    if choice is not None and choice.count > len(choice.read):
         notes.append(
-            f"only the first {MAX_TARGETS} targets are shown; name one as {trace.path}::ID or ::FUNCTION"
+            f"{len(choice.read):,} of {choice.count:,} targets are read, the largest; the others are listed:"
+            f" {trace.path}::ID reads one"
         )
     return "; ".join(notes) or None

@@ -5,6 +5,7 @@ ended at a graph break or a restart.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -26,18 +27,23 @@ class CompilationFacts:
     def __init__(self, compilation: Compilation) -> None:
         self.compilation = compilation
         self.process = compilation.process
-        self._records = compilation.records()
+        self._by_kind: dict[str, list[Record]] = defaultdict(list)
+        for record in compilation.records():
+            self._by_kind[record.kind].append(record)
         self._graphs: dict[tuple[int, int], Graph] = {}
 
     def records(self, *kinds: str) -> tuple[Record, ...]:
         """Return the records of these kinds in the last attempt that has any."""
-        records = [record for record in self._records if record.kind in kinds]
+        records = self.every(*kinds)
         attempt = max((record.attempt for record in records), default=0)
         return tuple(record for record in records if record.attempt == attempt)
 
     def every(self, *kinds: str) -> tuple[Record, ...]:
         """Return the records of these kinds in all attempts."""
-        return tuple(record for record in self._records if record.kind in kinds)
+        if len(kinds) == 1:
+            return tuple(self._by_kind.get(kinds[0], ()))
+        records = (record for kind in kinds for record in self._by_kind.get(kind, ()))
+        return tuple(sorted(records, key=lambda record: record.row))
 
     def text(self, kind: str, index: int = 0) -> str:
         """Return a payload; empty if there is none of that kind and number."""

@@ -18,16 +18,17 @@ def stages_of(graphs: GraphSet, locate: Locate) -> tuple[Stage, ...]:
     """Return a stage for each logged graph, in the order in which torch makes them."""
     facts, index = graphs.facts, graphs.index
     per_set = 2 if graphs.backward is not None else 1  # Inductor compiles a forward, then its backward
-    post = facts.graph("inductor_post_grad_graph", index * per_set)
-    post_backward = facts.graph("inductor_post_grad_graph", index * per_set + 1) if per_set == 2 else None
+    post_kind = next((kind for kind in POST_GRAD if facts.every(kind)), POST_GRAD[0])
+    post = facts.graph(post_kind, index * per_set)
+    post_backward = facts.graph(post_kind, index * per_set + 1) if per_set == 2 else None
     named = (
         ("captured", graphs.captured, None, "dynamo_output_graph", 0),
         ("joint", graphs.joint, "captured", "aot_joint_graph", index),
         ("forward", graphs.forward, "joint", "aot_forward_graph", index),
         ("backward", graphs.backward, "joint", "aot_backward_graph", index),
         ("inference", graphs.inference, "captured", "aot_inference_graph", index),
-        ("post-grad", post, "forward" if graphs.forward else "inference", _POST, index * per_set),
-        ("post-grad backward", post_backward, "backward", _POST, index * per_set + 1),
+        ("post-grad", post, "forward" if graphs.forward else "inference", post_kind, index * per_set),
+        ("post-grad backward", post_backward, "backward", post_kind, index * per_set + 1),
     )
     present = {name for name, graph, *_ in named if graph is not None}
     return tuple(
@@ -42,7 +43,8 @@ def stages_of(graphs: GraphSet, locate: Locate) -> tuple[Stage, ...]:
     )
 
 
-_POST = "inductor_post_grad_graph"
+POST_GRAD = ("inductor_post_grad_graph", "after_post_grad_graph")
+"""The kind of the graph after Inductor's passes; torch of 2025 wrote the second."""
 
 
 def _nodes(graph: Graph, hints: Hints, locate: Locate) -> Iterator[StageNode]:

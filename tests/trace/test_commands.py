@@ -1,10 +1,13 @@
 """Every command that takes a TARGET or a report takes a log."""
 
+import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 
 from tests.command import aotlens, python
+from tests.trace.log_text import ARTIFACT, compiled, record
 
 LOGS = Path(__file__).parent / "logs"
 EAGER, INDUCTOR = LOGS / "net-aot_eager", LOGS / "net-inductor"
@@ -20,6 +23,32 @@ def test_inspect_shows_one_target_in_each_format(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert aotlens("inspect", EAGER, "--format", "html", "-o", page).code == 0
     assert "log of torch.compile" in page.read_text()
+
+
+def with_unknown_kinds(folder: Path) -> Path:
+    """Return a copy of a log with records of a library, one with a name that would act on a terminal."""
+    log = folder / "a.log"
+    (packed,) = EAGER.iterdir()
+    kinds = ("vllm_piecewise", "vllm_piecewise", "my\x1b[31m_kind", "link")
+    added = "".join(record(kind, ARTIFACT, "<b>text</b>", **compiled(3)) for kind in kinds)
+    added = added.replace("\\u001b", "\x1b")
+    log.write_bytes(gzip.decompress(packed.read_bytes()) + added.encode())
+    return log
+
+
+def test_unknown_kinds_of_records_are_listed_in_every_format(tmp_path: Path) -> None:
+    log = with_unknown_kinds(tmp_path)
+    short = aotlens("inspect", log).out
+    assert "2 unknown kinds of records: my\ufffd[31m_kind, vllm_piecewise ×2; of a library" in short
+    assert "unknown kinds" not in aotlens("inspect", EAGER).out
+    full = aotlens("inspect", log, "--full").out
+    assert re.search(r"vllm_piecewise +2 +unknown\n", full)
+    assert re.search(r"\n +link +1\n", full)
+    report = json.loads(aotlens("inspect", log, "--format", "json").out)
+    assert report["log"]["unused"][1] == {"name": "vllm_piecewise", "count": 2, "is_known": False}
+    page = tmp_path / "page.html"
+    aotlens("inspect", log, "--format", "html", "-o", page)
+    assert "vllm_piecewise ×2" in page.read_text()
 
 
 def test_a_program_of_the_log_is_printed_as_torch_wrote_it() -> None:

@@ -13,14 +13,17 @@ from aotlens.model.codec import dumps
 from aotlens.model.report import Report
 from aotlens.render.html.build import html_page
 from aotlens.render.text.report import Shown, report_text
-from aotlens.trace import build
-from aotlens.trace.build import build_report, summaries
+from aotlens.trace import listing
+from aotlens.trace.build import Extras, build_report
 from aotlens.trace.logs import scan
 from aotlens.trace.logs.log_file import BLOCK_BYTES
 from aotlens.trace.logs.reader import open_trace
 from aotlens.trace.logs.scan import RecordTable
+from aotlens.trace.source.lines import whole_line
+from tests.command import aotlens
 from tests.trace.log_text import ARTIFACT, compiled, record
 
+FULL_SIZE = pytest.mark.rotates("all")
 GRAPH = """class GraphModule(torch.nn.Module):
     def forward(self, L_x_: "f32[4][1]cpu"):
         l_x_ = L_x_
@@ -49,13 +52,14 @@ def everything(report: Report) -> str:
     return report_text(report, Shown(is_full=True)) + report_text(report) + dumps(report)
 
 
-def test_a_line_of_a_gigabyte_is_never_held() -> None:
-    """The bytes are made as they are read; 10 GiB took ten times as long and no more memory."""
+@pytest.mark.parametrize("size", [256 << 20, pytest.param(10 << 30, marks=FULL_SIZE)])
+def test_a_huge_line_is_never_held(size: int) -> None:
+    """The bytes are made as they are read."""
     block = b"x" * BLOCK_BYTES
 
     def blocks() -> Iterator[bytes]:
         yield simple.encode() + b'V1124 08:40:07.253000 7 torch/a.py:1] {"huge": {"a": "'
-        for _ in range((1 << 30) // len(block)):
+        for _ in range(size // len(block)):
             yield block
         yield b'"}}\n' + simple.encode()
 
@@ -66,7 +70,7 @@ def test_a_line_of_a_gigabyte_is_never_held() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert [table.kinds[row].name for row in table.kind_rows] == ["dynamo_start", "huge", "dynamo_start"]
-    assert table.lengths[1] >= 1 << 30
+    assert table.lengths[1] >= size
     assert peak < 100 << 20
 
 
@@ -80,19 +84,66 @@ def test_a_long_stretch_without_a_record_is_never_held() -> None:
     assert peak < 60 << 20
 
 
-def test_many_targets_are_listed_and_few_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "MAX_TARGETS", 3)
-    text = "".join(log_of(number=number) for number in range(2000))
-    (tmp_path / "a.log").write_text(text)
+def written(folder: Path, count: int) -> Path:
+    """Return a log of so many targets, written piece by piece."""
+    with open(folder / "a.log", "w") as file:
+        file.writelines(log_of(number=number) for number in range(count))
+    return folder / "a.log"
+
+
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("count", [3_000, pytest.param(1_000_000, marks=FULL_SIZE)])
+def test_many_targets_are_listed_and_few_are_read(tmp_path: Path, count: int) -> None:
+    path = written(tmp_path, count)
+    ended = aotlens("inspect", path)
+    assert ended.code == 0, ended.err
+    assert f"{path}::0/0 reads one" in ended.out
+    assert f"and {count - 200 - 12:,} more (--full shows more)" in ended.out
+    last = aotlens("inspect", f"{path}::{count - 1}/0", "--format", "json")
+    assert [target["graph"]["frame"] for target in json.loads(last.out)["targets"]] == [count - 1]
+
+
+def test_targets_beyond_the_limits_are_listed_with_line_and_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MAX_LISTED", 4)
+    trace = open_trace(written(tmp_path, 10))
+    report = build_report(trace, "test", extras=Extras(text_limit=0))
+    log = report.log
+    assert log is not None
+    assert [target.graph.frame for target in report.targets if target.graph] == [0]
+    assert [row.compile_id for row in log.listed] == ["1/0", "2/0", "3/0", "4/0"]
+    assert log.listed_count == 9
+    assert (log.listed[0].qualname, log.listed[0].mode) == ("f", "inference")
+    assert log.listed[0].span is not None
+    assert (log.listed[0].span.line, log.listed[0].bytes > len(GRAPH)) == (2, True)
+    assert report.incomplete is None
+    assert report.dynamo is not None
+    assert sum(len(function.compilations) for function in report.dynamo.functions) == 10
+    (named,) = build_report(trace, "test", "9/0", extras=Extras(text_limit=0)).targets
+    assert named.graph is not None
+    assert named.graph.frame == 9
+
+
+def test_the_largest_targets_are_read_within_the_limit(tmp_path: Path) -> None:
+    texts = [log_of(number=number, code="y = x.sin()" + number * "  ") for number in range(6)]
+    (tmp_path / "a.log").write_text("".join(texts))
     trace = open_trace(tmp_path / "a.log")
-    report = build_report(trace, "test")
-    assert sum(1 for _ in summaries(trace)) == 2000
+    sizes = [summary.text_bytes for summary in listing.summaries(trace)]
+    assert sizes == sorted(sizes)
+    choice = listing.chosen(trace, None, sum(sizes[-2:]), whole_line)
+    assert [summary.compilation.id for summary in choice.read] == ["4/0", "5/0"]
+    assert [summary.compilation.id for summary in choice.listed] == ["0/0", "1/0", "2/0", "3/0"]
+
+
+def test_without_a_limit_the_rest_of_too_many_targets_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MAX_TARGETS", 3)
+    report = build_report(open_trace(written(tmp_path, 5)), "test")
     assert len(report.targets) == 3
     assert report.incomplete is not None
-    assert "only the first 3 targets" in report.incomplete
-    assert [
-        target.graph.frame for target in build_report(trace, "test", "1999/0").targets if target.graph
-    ] == [1999]
+    assert report.incomplete.startswith("3 of 5 targets are read, the largest")
 
 
 @pytest.mark.parametrize("kinds", ["kind", "context"])

@@ -5,7 +5,8 @@ import re
 import shutil
 from pathlib import Path
 
-from aotlens.trace.build import build_report, summaries
+from aotlens.trace.build import build_report
+from aotlens.trace.listing import summaries
 from aotlens.trace.logs.reader import Trace, open_trace
 from aotlens.trace.ranks import ranks_of
 from aotlens.trace.source.lines import whole_line

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from aotlens.errors import UserError
-from aotlens.trace.logs import log_file, scan
+from aotlens.model.log import RecordKind
+from aotlens.trace.logs import kinds, log_file, scan
+from aotlens.trace.logs.kinds import unused_kinds
 from aotlens.trace.logs.reader import Trace, is_trace, open_trace
 from tests.trace.log_text import ARTIFACT, compiled, record
 
+CACHES = ("fx_graph_cache", "aotautograd_cache")
 GRAPH = "class GraphModule(torch.nn.Module):\n\n    def forward(self):\n        return ()\n"
 
 
@@ -157,6 +160,21 @@ def test_a_folder_without_logs_says_what_to_do(tmp_path: Path) -> None:
         open_trace(tmp_path)
 
 
-def test_unknown_kinds_are_listed(tmp_path: Path) -> None:
-    trace = log_of(tmp_path, simple() + record("vllm_piecewise", ARTIFACT, "text", **compiled()))
-    assert trace.unknown_kinds() == {"vllm_piecewise": 1}
+def test_kinds_that_the_report_does_not_use_are_listed(tmp_path: Path) -> None:
+    others = ("vllm_piecewise", "vllm_piecewise", "link", "f_ORIGINAL_BYTECODE", "inductor_new_thing")
+    trace = log_of(tmp_path, simple() + "".join(record(kind, ARTIFACT, "x", **compiled()) for kind in others))
+    assert unused_kinds(trace.kinds()) == (
+        RecordKind("vllm_piecewise", 2, is_known=False),
+        RecordKind("f_ORIGINAL_BYTECODE", 1, is_known=True),
+        RecordKind("inductor_new_thing", 1, is_known=True),
+        RecordKind("link", 1, is_known=True),
+    )
+
+
+def test_every_kind_that_the_report_uses_is_in_the_code_that_reads_logs() -> None:
+    """The kinds of caches are composed of two words."""
+    folder = Path(kinds.__file__).parents[1]
+    code = "".join(file.read_text() for file in folder.rglob("*.py") if file.name != "kinds.py")
+    composed = {f"{cache}_{word}" for cache in CACHES for word in ("hit", "miss", "bypass")}
+    assert [kind for kind in kinds.USED_KINDS - composed if f'"{kind}"' not in code] == []
+    assert not kinds.USED_KINDS & kinds.OTHER_KINDS

@@ -1,13 +1,15 @@
 """A report that was built from a log of torch's, in the app."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 
-from aotlens.cli.saved_reports import report_of_trace, what_ifs_of_trace
+from aotlens.cli.log_reports import LogReports
 from aotlens.errors import UserError
+from aotlens.model.log import Log, RecordKind
 from aotlens.model.report import Report
 from aotlens.render.html.build import html_page
 from aotlens.trace.build import Extras, build_report
@@ -19,6 +21,7 @@ from aotlens.view.tabs.tradeoffs import tradeoff_lines
 from aotlens.worker.protocol import TraceOptions
 from tests.tui.driving import drive, lines, rows
 from tui.app import AotlensApp
+from tui.log_questions import LogAnswers
 
 LOGS = Path(__file__).resolve().parents[1] / "trace" / "logs"
 
@@ -48,6 +51,17 @@ def test_the_overview_names_what_a_log_does_not_say(report: Report) -> None:
         assert "times of kernels, compared with eager" in shown
 
     drive(scenario, AotlensApp("logs", report=report))
+
+
+def test_the_overview_lists_unknown_kinds_of_records(report: Report) -> None:
+    unused = (RecordKind("vllm_piecewise", 12, is_known=False), RecordKind("link", 1, is_known=True))
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        shown = " ".join(lines(app, "overview-lines"))
+        assert "1 unknown kind of records: vllm_piecewise ×12; of a library" in shown
+        assert "link" not in shown
+
+    drive(scenario, AotlensApp("logs", report=replace(report, log=Log("logs", unused=unused))))
 
 
 def test_the_overview_compares_our_solver_with_torchs() -> None:
@@ -84,6 +98,47 @@ def test_the_overview_and_the_page_show_ranks() -> None:
     assert '"title":"Ranks"' in page.replace(": ", ":")
 
 
+def test_a_listed_target_is_read_on_enter() -> None:
+    log = LogReports(str(LOGS / "net-inductor"))
+    few = log.report(text_limit=0)
+    assert few.log is not None
+    assert [target.qualname for target in few.targets] == ["Net.forward"]
+    assert few.log.listed_count == 5
+    shown: list[object] = []
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        assert "5 other targets of the log are not read" in " ".join(lines(app, "overview-lines"))
+        await pilot.press("t", "end")
+        await pilot.pause()
+        assert app.target is not None
+        assert app.target.qualname == "Net.forward"
+        await pilot.press("enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        shown.extend((app.target.qualname, app.target.mode, len(app.target.kernels)))
+        assert "4 other targets of the log are not read" in " ".join(lines(app, "overview-lines"))
+        assert sum("Enter" in row for row in rows(app, "targets")) == 4
+
+    app = AotlensApp("logs", report=few)
+    app.log_answers = LogAnswers(log.what_if, log.read)
+    drive(scenario, app)
+    (whole,) = log.report("infer").targets
+    assert shown == ["infer", "inference", len(whole.kernels)]
+
+
+def test_a_listed_target_of_a_saved_report_names_the_command() -> None:
+    few = LogReports(str(LOGS / "net-inductor")).report(text_limit=0)
+    seen: list[str] = []
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("t", "end", "enter")
+        await pilot.pause()
+        seen.extend(notice.message for notice in app._notifications)
+
+    drive(scenario, AotlensApp("my logs", report=few))
+    assert seen == ["To read it from the log: aotlens tui 'my logs::3/0'"]
+
+
 def test_the_what_if_key_names_the_command_for_a_log() -> None:
     solved = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", extras=Extras(with_reasons))
     seen: list[str] = []
@@ -100,9 +155,8 @@ def test_the_what_if_key_names_the_command_for_a_log() -> None:
 
 def test_the_what_if_key_asks_our_solver_about_the_shown_target() -> None:
     log = str(LOGS / "net-inductor")
-    options = TraceOptions()
-    solved = report_of_trace(log, "0/0", (), options)
-    answer = what_ifs_of_trace(log, (), options)
+    reports = LogReports(log, (), TraceOptions())
+    solved = reports.report("0/0")
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("5", "home", "f")
@@ -114,15 +168,16 @@ def test_the_what_if_key_asks_our_solver_about_the_shown_target() -> None:
         assert app.target.stages == solved.targets[0].stages
 
     app = AotlensApp(log, report=solved)
-    app.answer_what_if = answer
+    app.log_answers = LogAnswers(reports.what_if, reports.read)
     drive(scenario, app)
 
 
 def test_a_change_that_is_impossible_is_a_notice() -> None:
     log = str(LOGS / "net-inductor")
-    target = report_of_trace(log, "0/0").targets[0]
+    reports = LogReports(log)
+    (target,) = reports.report("0/0").targets
     with pytest.raises(UserError, match="no_such_value"):
-        what_ifs_of_trace(log, (), TraceOptions())("recompute:no_such_value", target)
+        reports.what_if("recompute:no_such_value", target)
 
 
 def test_an_answer_says_whose_choice_it_changes() -> None:

@@ -13,9 +13,10 @@ from aotlens.check.findings import judge
 from aotlens.check.settings import SEVERITIES, Settings, check_codes, settings_for
 from aotlens.check.steps import find_step_files, measure_steps
 from aotlens.check.tracing import OnDone, Traced, trace_files
+from aotlens.cli.log_reports import report_of_trace
 from aotlens.cli.options import add_limits, count, limits_of, output_file, seconds
 from aotlens.cli.progress import waiting
-from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace
+from aotlens.cli.saved_reports import add_map, is_trace_path
 from aotlens.cli.targets import add_gpu, add_policy, check_gpu, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.diagnostics.checked import Checked

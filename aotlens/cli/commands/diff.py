@@ -5,8 +5,9 @@ import json
 from collections.abc import Sequence
 
 from aotlens.check.settings import settings_for
+from aotlens.cli.log_reports import report_of_trace
 from aotlens.cli.options import add_limits, limits_of, output_file, seconds
-from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace
+from aotlens.cli.saved_reports import add_map, is_trace_path
 from aotlens.cli.targets import TargetName, add_compile_options, add_gpu, check_gpu, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.cli.trace_target import trace_target

@@ -4,8 +4,9 @@ import argparse
 
 from aotlens.cli.export_formats import TRACE_FORMATS, WHOLE_FORMATS, check_whole_format, whole_text
 from aotlens.cli.kernel_options import KernelSelection, add_kernel_options, kernel_selection
+from aotlens.cli.log_reports import TEXT_LIMIT, print_watched
 from aotlens.cli.options import output_file, seconds
-from aotlens.cli.saved_reports import add_map, is_report, is_trace_path, print_watched, saved_report
+from aotlens.cli.saved_reports import add_map, is_report, is_trace_path, saved_report
 from aotlens.cli.targets import add_project_options, add_target, check_gpu, fill_from_project, policy_of
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.trace_target import Traced, trace_target
@@ -130,7 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_watched(target.path, target.qualname, arguments.mappings)
         return 0
     if is_report(arguments.target):
-        report = saved_report(arguments.target, arguments.argv, options, arguments.mappings)
+        text_limit = None if arguments.full else TEXT_LIMIT
+        report = saved_report(arguments.target, arguments.argv, options, arguments.mappings, text_limit)
         traced = Traced(report, None, stopped=False)
     else:
         traced = trace_target(

@@ -9,13 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotlens.cli.saved_reports import (
-    add_map,
-    is_trace_path,
-    report_of_trace,
-    watched_trace,
-    what_ifs_of_trace,
-)
+from aotlens.cli.log_reports import TEXT_LIMIT, LogReports, watched_trace
+from aotlens.cli.saved_reports import add_map, is_trace_path
 from aotlens.cli.targets import TargetName, add_project_options, check_gpu, fill_from_project, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.errors import UserError
@@ -88,13 +83,14 @@ def run(arguments: argparse.Namespace) -> int:
     options = TraceOptions(arguments.backend, arguments.dynamic, policy, gpu=arguments.gpu)
     if target is not None and is_trace_path(target.path):
         from tui.launch import run_report  # Textual takes 0.4 s
+        from tui.log_questions import LogAnswers
 
         if arguments.watch:
             report, follow = watched_trace(target.path, target.qualname, arguments.mappings)
             return run_report(str(target), report, follow, against)
-        answer = what_ifs_of_trace(target.path, arguments.mappings, options)
-        report = report_of_trace(target.path, target.qualname, arguments.mappings, options)
-        return run_report(str(target), report, None, against, answer)
+        log = LogReports(target.path, arguments.mappings, options)
+        report = log.report(target.qualname, TEXT_LIMIT)
+        return run_report(str(target), report, None, against, LogAnswers(log.what_if, log.read))
     gc.disable()  # all that is loaded for the first screen stays alive: scanning it takes a tenth of the time
     from tui.launch import run as run_app  # Textual takes 0.4 s
     from tui.tracing import TraceTarget

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from aotlens.cli.export_formats import WHOLE_FORMATS, check_whole_format, whole_text
 from aotlens.cli.fix_edits import try_fixes, write_fixes
+from aotlens.cli.log_reports import TEXT_LIMIT, report_of_trace
 from aotlens.cli.options import output_file
-from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace
+from aotlens.cli.saved_reports import add_map, is_trace_path
 from aotlens.cli.targets import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.diagnostics.budgets import over_dynamo_budget
@@ -118,7 +119,7 @@ def _run_on_trace(arguments: argparse.Namespace) -> int:
     option = next((name for name, value in run_options.items() if value), None)
     if option is not None:
         raise UserError(f"{option} needs a script, and {arguments.script} is a log: remove it")
-    report = report_of_trace(arguments.script, None, arguments.mappings)
+    report = report_of_trace(arguments.script, None, arguments.mappings, text_limit=TEXT_LIMIT)
     _show(report, arguments)
     exceeded = list(_over_budget(report, arguments.script))
     for finding in exceeded:

@@ -48,6 +48,7 @@ from aotlens.render.text.ledger import (
     side_effect_lines,
     site_lines,
 )
+from aotlens.render.text.logs import listed_target_lines, unused_record_lines
 from aotlens.render.text.peak import memory_lines
 from aotlens.render.text.ranks import rank_lines
 from aotlens.render.text.stages import difference_lines
@@ -128,9 +129,13 @@ def _overview(report: Report, page: Page, wrapper_source: bool) -> Iterator[Text
             yield Text()
     others = [target for index, target in enumerate(report.targets) if index not in main]
     yield from fitted(other_target_lines(others, page), page.width)
+    if report.log is not None:
+        yield from fitted(listed_target_lines(report.log, page), page.width)
     yield from _dynamo_section(report, page)
     if report.ranks is not None:
         yield from fitted(rank_lines(report.ranks, page), page.width)
+    if report.log is not None:
+        yield from fitted(unused_record_lines(report.log, page), page.width)
     if not report.targets and not report.diagnostics:
         yield Text("no targets")
 

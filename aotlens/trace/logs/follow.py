@@ -6,13 +6,14 @@ new log in the folder makes all logs be opened again.
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from aotlens.model.report import Report, Target
+from aotlens.model.report import Report, Span
 from aotlens.model.spans import shown_path
 from aotlens.trace.logs.log_file import log_paths
 from aotlens.trace.logs.reader import Trace, open_trace
-from aotlens.view.quantities import target_summary
+from aotlens.view.quantities import human_bytes, target_summary
 
 __all__ = ["Follower", "follow", "new_lines"]
 
@@ -62,24 +63,42 @@ def follow(
 
 def new_lines(before: Report | None, now: Report) -> Iterator[str]:
     """Yield one line for each target, graph break and recompilation that the earlier report does not have."""
-    known = set(_lines(before)) if before is not None else set()
-    return (line for line in dict.fromkeys(_lines(now)) if line not in known)
+    known = set(_events(before)) if before is not None else set()
+    listed = {event.subject for event in known if event.is_listed}
+    read = {event.subject for event in known if not event.is_listed}
+    for event in dict.fromkeys(_events(now)):
+        is_only_read_now = event.subject in listed or (event.is_listed and event.subject in read)
+        if event not in known and not is_only_read_now:
+            yield f"{event.subject}  {event.facts}"
 
 
-def _lines(report: Report) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """One line of the output."""
+
+    subject: str
+    facts: str
+    is_listed: bool = False
+    """True for a target that was not read; which are read changes as the log grows."""
+
+
+def _events(report: Report) -> Iterator[_Event]:
     for target in report.targets:
-        yield f"compiled    {_name(target)}  {target_summary(target)}"
+        graph = "" if target.graph is None else f"{target.graph.frame}/{target.graph.compilation} "
+        yield _Event(f"compiled    {graph}{target.name}{_where(target.span)}", target_summary(target))
+    for listed in report.log.listed if report.log is not None else ():
+        size = f"{listed.mode} · {human_bytes(listed.bytes)} of graphs and code"
+        subject = f"compiled    {listed.compile_id} {listed.qualname}{_where(listed.span)}"
+        yield _Event(subject, size, is_listed=True)
     if report.dynamo is None:
         return
     for entry in report.dynamo.breaks:
-        yield f"graph break {shown_path(entry.span.file)}:{entry.span.line}  {entry.reason}"
+        yield _Event(f"graph break {_where(entry.span).lstrip()}", entry.reason)
     for function in report.dynamo.functions:
         for number, recompilation in enumerate(function.recompilations, start=1):
             cause = recompilation.cause.guard if recompilation.cause is not None else "the log has no reason"
-            yield f"recompiled  {function.qualname} ({number})  {cause}"
+            yield _Event(f"recompiled  {function.qualname} ({number})", cause)
 
 
-def _name(target: Target) -> str:
-    graph = "" if target.graph is None else f"{target.graph.frame}/{target.graph.compilation} "
-    where = "" if target.span is None else f"  {shown_path(target.span.file)}:{target.span.line}"
-    return f"{graph}{target.name}{where}"
+def _where(span: Span | None) -> str:
+    return "" if span is None else f"  {shown_path(span.file)}:{span.line}"

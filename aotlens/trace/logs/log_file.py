@@ -6,6 +6,7 @@ unnamed temporary file of at most `MAX_UNPACKED_BYTES`, because gzip cannot seek
 
 import re
 import tempfile
+import threading
 import weakref
 import zlib
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ MAX_FILES = 10_000
 MAX_DEPTH = 4
 """Levels of folders below the one that the user names."""
 SNIFFED_BYTES = 1 << 16
+READ_AHEAD_BYTES = 1 << 18
+"""What is read at once for a short record: those of a compilation follow each other."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 _RECORD = re.compile(rb"(?:^|\n)V\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\n]{1,300}?:\d+\] \{")
@@ -40,6 +43,9 @@ class LogFile:
         """Why the rest could not be read; empty if all of it was."""
         self.is_compressed = _starts_with(path, GZIP_MAGIC)
         self._unpacked: IO[bytes] | None = None
+        self._lock = threading.Lock()
+        self._ahead = 0, b""
+        """An offset, and the bytes there; one value, because threads of the app read at the same time."""
 
     def blocks(self) -> Iterator[bytes]:
         """Yield what has not been read yet.  Raises UserError if the file cannot be read."""
@@ -58,9 +64,18 @@ class LogFile:
 
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes at an offset; fewer at the end of the file."""
+        if length > READ_AHEAD_BYTES:
+            return self._read(offset, length)
+        start, ahead = self._ahead
+        if not start <= offset <= offset + length <= start + len(ahead):
+            start, ahead = self._ahead = offset, self._read(offset, READ_AHEAD_BYTES)
+        return ahead[offset - start : offset - start + length]
+
+    def _read(self, offset: int, length: int) -> bytes:
         if self._unpacked is not None:
-            self._unpacked.seek(offset)
-            return self._unpacked.read(length)
+            with self._lock:
+                self._unpacked.seek(offset)
+                return self._unpacked.read(length)
         try:
             with open(self.path, "rb") as file:
                 file.seek(offset)

@@ -11,8 +11,8 @@ demand, and no more than `MAX_TEXT_BYTES` of it.
                 process.text(record)            # the payload, without tabs
             compilation.last("dynamo_output_graph")  # of the last attempt; None where there is none
 
-`trace.kinds()` counts the records by kind, `trace.unknown_kinds()` lists what this version has no use for,
-and `trace.notes` says what of the files could not be read.  `trace.refresh()` reads on.
+`trace.kinds()` counts the records by kind, and `trace.notes` says what of the files could not be read.
+`trace.refresh()` reads on.
 """
 
 import hashlib
@@ -39,60 +39,6 @@ MAX_STRING = 4_096
 _RANK_OF_NAME = re.compile(r"rank_(\d{1,9})[_.]")
 _DIGEST = re.compile(rb'"has_payload": "([0-9a-f]{32})"\}?\s*$')
 _STARTS = frozenset({"dynamo_start"})
-
-KNOWN_KINDS = frozenset(
-    {
-        "str",
-        "torch_version",
-        "dynamo_start",
-        "describe_storage",
-        "describe_tensor",
-        "describe_source",
-        "dynamo_output_graph",
-        "aot_joint_graph",
-        "aot_forward_graph",
-        "aot_backward_graph",
-        "aot_inference_graph",
-        "aot_forward_graph_fw_metadata",
-        "aot_joint_graph_fw_metadata",
-        "aot_inference_graph_fw_metadata",
-        "aot_forward_graph_fw_subclass_metadata",
-        "inductor_output_code",
-        "inductor_post_grad_graph",
-        "before_post_grad_graph",
-        "dynamo_cpp_guards_str",
-        "guard_added_fast",
-        "guard_added",
-        "create_symbol",
-        "create_unbacked_symbol",
-        "symbolic_shape_specialization",
-        "dynamo_graph_break_reason",
-        "recompile_reasons",
-        "dynamo_error",
-        "compilation_metrics",
-        "bwd_compilation_metrics",
-        "chromium_event",
-        "runtime_wrapper_orchestration",
-        "output_alias_wrapper",
-        "compiled_function_forward",
-        "compiled_function_backward",
-        "backward_prologue",
-        "backward_epilogue",
-        "compiled_fn_wrapper",
-        "torch._functorch.config",
-        "fx_graph_cache_hit",
-        "fx_graph_cache_miss",
-        "fx_graph_cache_bypass",
-        "aotautograd_cache_hit",
-        "aotautograd_cache_miss",
-        "aotautograd_cache_bypass",
-        "inductor_provenance_tracking_node_mappings",
-        "inductor_provenance_tracking_kernel_stack_traces",
-        "triton_kernel_info",
-        "cudagraph_skip_reason",
-    }
-)
-"""Kinds that the report uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +71,8 @@ class Frame:
 class Compilation:
     """One code object compiled once by one process: all attempts, forward and backward."""
 
+    __slots__ = ("_rows", "id", "number", "process")
+
     def __init__(self, process: "Process", id: str, number: int) -> None:
         self.process = process
         self.id = id
@@ -144,9 +92,18 @@ class Compilation:
 
     def records(self, *kinds: str) -> tuple[Record, ...]:
         """Return the records of these kinds, or all of them, in the order of the log."""
-        wanted = frozenset(kinds)
-        records = (self.process.trace.record(key) for key in self._rows)
-        return tuple(record for record in records if not wanted or record.kind in wanted)
+        trace = self.process.trace
+        return tuple(trace.record(key) for key in self._rows if not kinds or trace.kind_of(key).name in kinds)
+
+    def has(self, *kinds: str) -> bool:
+        """Return True if there is a record of one of these kinds."""
+        trace = self.process.trace
+        return any(trace.kind_of(key).name in kinds for key in self._rows)
+
+    def bytes_of(self, *kinds: str) -> int:
+        """Return the size of the records of these kinds in the log, of all attempts."""
+        trace = self.process.trace
+        return sum(trace.length_of(key) for key in self._rows if trace.kind_of(key).name in kinds)
 
     @property
     def attempt(self) -> int:
@@ -264,10 +221,6 @@ class Trace:
                 counts[table.kinds[row].name] += count
         return counts
 
-    def unknown_kinds(self) -> Counter[str]:
-        """Return the kinds that the report does not use."""
-        return Counter({kind: count for kind, count in self.kinds().items() if not _is_known(kind)})
-
     def record(self, key: int) -> Record:
         file, row = key >> 40, key & ((1 << 40) - 1)
         context = self._context(file, row)
@@ -277,6 +230,10 @@ class Trace:
     def kind_of(self, key: int) -> Kind:
         table = self.tables[key >> 40]
         return table.kinds[table.kind_rows[key & ((1 << 40) - 1)]]
+
+    def length_of(self, key: int) -> int:
+        """Return the bytes of the record in the log, header and payload."""
+        return self.tables[key >> 40].lengths[key & ((1 << 40) - 1)]
 
     def header(self, record: Record) -> object:
         """Return the JSON value under the record's kind; None if the header is damaged."""
@@ -369,10 +326,6 @@ class Trace:
             name, number = value
             if isinstance(name, str) and isinstance(number, int):
                 process.strings[number] = name[:MAX_STRING]
-
-
-def _is_known(kind: str) -> bool:
-    return kind in KNOWN_KINDS or kind.endswith(("_ORIGINAL_BYTECODE", "_MODIFIED_BYTECODE"))
 
 
 def _version(text: str) -> str:

@@ -9,6 +9,7 @@ from aotlens.model.report import Memory, Partition, Report, SavedValue, Target, 
 from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, alive_folds, fold, lifetime
 from aotlens.view.ledger import kind_name
+from aotlens.view.logs import UNKNOWN_WHY, listed_text, unknown_kinds_text
 from aotlens.view.names import first_names, node_in_phase
 from aotlens.view.origins import unknown_text
 from aotlens.view.plots import plot
@@ -196,6 +197,11 @@ def lacking_facts(report: Report) -> Iterator[Line]:
         )
     if report.dynamo is not None and any(dynamo_counts(report.dynamo)):
         yield fact("dynamo", dynamo_part(report.dynamo), jump=Jump("why"))
+    if listed := listed_text(report.log):
+        yield fact("targets", Part(listed, "warning"), Part("; the list of targets has them", "dim"))
+    if unknown := unknown_kinds_text(report.log):
+        why = Part(f"; {UNKNOWN_WHY}", "dim")
+        yield replace(fact("records", Part(unknown, "warning"), why), wrap=True)
 
 
 def frontend_name(target: Target) -> str:

@@ -12,6 +12,7 @@ from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
 from aotlens.view.tabs.tables.rows import Cells, Column, LazyRows, Link, Listing, Part, size_part
 
 if TYPE_CHECKING:  # the first screen of the app loads without the report's records
+    from aotlens.model.log import ListedTarget
     from aotlens.model.report import Report, Target
 
 TARGET_COLUMNS = (
@@ -34,6 +35,8 @@ class TargetRow:
     """The branch before a signature; empty for a function."""
     signatures: int = 0
     """Of a function that has several."""
+    listed: ListedTarget | None = None
+    """A target of a log whose graphs were not read; its `index` is its place after the report's targets."""
 
 
 def target_rows(report: Report) -> tuple[TargetRow, ...]:
@@ -48,6 +51,8 @@ def target_rows(report: Report) -> tuple[TargetRow, ...]:
             continue
         rows.append(TargetRow(indices[0], signatures=len(indices)))
         rows += [TargetRow(index, "╰ " if index == indices[-1] else "├ ") for index in indices]
+    listed = report.log.listed if report.log is not None else ()
+    rows += [TargetRow(index, listed=row) for index, row in enumerate(listed, start=len(report.targets))]
     return tuple(rows)
 
 
@@ -64,6 +69,8 @@ def target_listing(report: Report) -> Listing:
     home = report.targets[0].span.file if report.targets and report.targets[0].span else None
 
     def cells_of(row: TargetRow) -> Cells:
+        if row.listed is not None:
+            return _listed_cells(row.listed, home)
         target = report.targets[row.index]
         if row.signatures:
             title = f"{target.qualname}  {multiplied(row.signatures)}"
@@ -78,17 +85,35 @@ def target_listing(report: Report) -> Listing:
         )
 
     def link(row: TargetRow) -> Link:
-        span = report.targets[row.index].span
+        span = row.listed.span if row.listed is not None else report.targets[row.index].span
         return Link((span,) if span else ())
 
     rows = LazyRows(
         target_rows(report),
         lambda row: f"{'group' if row.signatures else 'target'}:{row.index}",
         cells_of,
-        lambda row: f"{target_title(report, row.index)} {report.targets[row.index].mode}",
+        lambda row: _searched(report, row),
         link,
     )
     return Listing(TARGET_COLUMNS, rows, "no targets")
+
+
+def _listed_cells(listed: ListedTarget, home: str | None) -> Cells:
+    """Return the row of a target that was not read; Enter reads it."""
+    return (
+        Part(f"{listed.qualname} ({listed.compile_id})", "dim"),
+        Part(MODES[listed.mode], "dim"),
+        "",
+        Part("Enter", "dim"),
+        Part(line_of(listed.span, home), "place"),
+    )
+
+
+def _searched(report: Report, row: TargetRow) -> str:
+    """Return the text that the filter of the list looks at."""
+    if row.listed is not None:
+        return f"{row.listed.qualname} {row.listed.compile_id} {row.listed.mode}"
+    return f"{target_title(report, row.index)} {report.targets[row.index].mode}"
 
 
 def target_title(report: Report, index: int) -> str:

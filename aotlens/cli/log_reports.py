@@ -1,0 +1,175 @@
+"""Reports of a log that torch wrote with TORCH_TRACE: of all its targets, of one, or again and again.
+
+Invariant: a log is opened once. Its targets are read on demand, and nothing of it runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotlens.cli.terminal import say, write_data
+from aotlens.errors import UserError
+from aotlens.options import KERNEL_LIMIT_S
+from aotlens.worker.protocol import TraceOptions
+
+if TYPE_CHECKING:  # the terminal app starts without the report's records
+    from aotlens.model.log import ListedTarget
+    from aotlens.model.report import Report, Target
+    from aotlens.trace.build import Extras, Recompile
+    from aotlens.trace.logs.reader import Trace
+    from aotlens.trace.what_ifs import SolverRequest
+
+__all__ = ["TEXT_LIMIT", "LogReports", "print_watched", "report_of_trace", "watched_trace"]
+
+TEXT_LIMIT = 16 << 20
+"""The bytes of graphs and generated code that are read of a log before other targets are only listed."""
+
+Follow = Callable[[Callable[["Report"], object], threading.Event], None]
+"""Calls back with each new report, until the event is set."""
+
+
+class LogReports:
+    """Makes reports of one log, with its lines in the current folder or where `mappings` leads.
+
+    With `options`, our solver is asked under their policy, and with each of their what-ifs; kernels are
+    compiled for their GPU. Both need torch, without which they are left out.
+
+    Raises UserError if the log cannot be read, and for an invalid mapping.
+    """
+
+    def __init__(self, path: str, mappings: Sequence[str] = (), options: TraceOptions | None = None) -> None:
+        from aotlens.trace.logs.reader import open_trace
+
+        self.path = path
+        self.options = options
+        self._trace = open_trace(Path(path))
+        self._mappings = mappings
+
+    def report(self, only: str | None = None, text_limit: int | None = None) -> Report:
+        """Return the report, or the part about one target.
+
+        With `text_limit`, targets are listed only once those that were read have so many bytes.
+
+        Raises UserError if the log has no such target, and for a what-if that no target can answer.
+        """
+        return self._report(only, text_limit, self.options)
+
+    def read(self, listed: ListedTarget) -> tuple[Target, ...]:
+        """Return a target that was only listed; several if its graph is split, or ranks differ."""
+        options = None if self.options is None else replace(self.options, what_if=(), gpu=None)
+        return self._report(listed.compile_id, None, options).targets
+
+    def what_if(self, change: str, target: Target) -> Target:
+        """Return the target with our solver's answer about a change.
+
+        Raises UserError for a change that is impossible, or that the target cannot answer.
+        """
+        graph = target.graph
+        only = f"{graph.frame}/{graph.compilation}" if graph is not None else target.qualname
+        asked = replace(self.options or TraceOptions(), what_if=(change,), gpu=None)
+        report = self._report(only, None, asked)
+        own = next((each for each in report.targets if each.name == target.name), None)
+        if own is None:
+            raise UserError(f"{self.path} no longer has {target.name}")
+        return replace(target, partition=own.partition)
+
+    def _report(self, only: str | None, text_limit: int | None, options: TraceOptions | None) -> Report:
+        extras, request = _extras(options, text_limit)
+        report = _builder(self.path, only, self._mappings, extras)(self._trace)
+        if request is None or options is None:
+            return report
+        if options.gpu is not None and all(target.gpu_error for target in report.targets):
+            raise UserError(f"--gpu {options.gpu}: {self.path} has no generated code for a GPU")
+        request.check_answered(target.partition for target in report.targets)
+        return report
+
+
+def report_of_trace(
+    path: str,
+    only: str | None = None,
+    mappings: Sequence[str] = (),
+    options: TraceOptions | None = None,
+    text_limit: int | None = None,
+) -> Report:
+    """Return the report of a log, as `LogReports` makes it."""
+    return LogReports(path, mappings, options).report(only, text_limit)
+
+
+def _extras(options: TraceOptions | None, text_limit: int | None) -> tuple[Extras, SolverRequest | None]:
+    """Return what is read of the log and what torch adds, with the request to our solver if it is asked."""
+    from aotlens.trace.build import Extras
+
+    if options is None:
+        return Extras(text_limit=text_limit), None
+    if find_spec("torch") is None:
+        if options.what_if:
+            raise UserError("--what-if runs our solver, which needs torch; install torch here, or remove it")
+        return Extras(text_limit=text_limit), None
+    from aotlens.trace.partition_reasons import with_reasons  # torch takes 2 s
+    from aotlens.trace.what_ifs import SolverRequest
+
+    request = SolverRequest(options.policy, options.what_if)
+    return Extras(partial(with_reasons, request=request), *_recompile(options), text_limit), request
+
+
+def _recompile(options: TraceOptions) -> tuple[Recompile | None, str]:
+    """Return the compiler of logged kernels for the GPU of the options, and its name; None without one."""
+    if options.gpu is None:
+        return None, ""
+    from aotlens.codegen.gpu.records import GpuRequest
+    from aotlens.codegen.gpu.targets import find_target
+    from aotlens.trace.gpu.recompile import recompiled  # torch and Triton take 3 s
+
+    request = GpuRequest(
+        find_target(options.gpu), {}, options.gpu_texts, options.kernel_limit_s or KERNEL_LIMIT_S
+    )
+    return partial(recompiled, request=request), request.target.name
+
+
+def watched_trace(path: str, only: str | None, mappings: Sequence[str]) -> tuple[Report, Follow]:
+    """Return the current report of a log, and a function that calls back with each later one."""
+    from aotlens.trace.logs.follow import Follower, follow
+
+    follower = Follower(Path(path))
+    build = _builder(path, only, mappings, _extras(None, TEXT_LIMIT)[0])
+    return build(follower.trace), lambda show, stop: follow(follower, build, show, stop)
+
+
+def print_watched(path: str, only: str | None, mappings: Sequence[str]) -> None:
+    """Print a line for each target, graph break and recompilation, as the log grows, until Ctrl-C."""
+    from aotlens.trace.logs.follow import new_lines
+
+    report, follow = watched_trace(path, only, mappings)
+    last: list[Report] = []
+
+    def show(now: Report) -> None:
+        for line in new_lines(last[-1] if last else None, now):
+            write_data(f"{line}\n", None)
+        last[:] = [now]
+
+    show(report)
+    try:
+        follow(show, threading.Event())
+    except KeyboardInterrupt:
+        say("aotlens: stopped; `aotlens inspect` without --watch shows the whole report")
+
+
+def _builder(
+    path: str,
+    only: str | None,
+    mappings: Sequence[str],
+    extras: Extras,
+) -> Callable[[Trace], Report]:
+    from aotlens.trace.build import build_report
+    from aotlens.trace.source.source_lines import Sources
+    from aotlens.trace.source.workspace import Workspace, parse_mapping
+
+    workspace = Workspace(Path(), tuple(parse_mapping(mapping) for mapping in mappings))
+    command = f"aotlens inspect {path}"
+    return lambda trace: build_report(trace, command, only, Sources(workspace), extras)

@@ -1,0 +1,46 @@
+"""What a log of torch contains beside the targets of its report. Standard library only."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from aotlens.model.source import Span
+
+__all__ = ["ListedTarget", "Log", "RecordKind"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTarget:
+    """A compilation of a large log whose graphs were not read for the report."""
+
+    qualname: str
+    compile_id: str
+    """The id in torch's form: `0/1`. `aotlens inspect LOG::0/1` reads it."""
+    mode: Literal["training", "inference"]
+    span: Span | None
+    bytes: int
+    """The size of its graphs and its generated code in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKind:
+    """The records of one kind that the report does not use."""
+
+    name: str
+    """The kind, or the name of an artifact: `fx_graph_runnable`."""
+    count: int
+    is_known: bool
+    """True if torch writes it; False for a kind that this version does not know, of a library or a newer
+    torch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The log, or the folder of logs, that a report was made from."""
+
+    path: str
+    listed: tuple[ListedTarget, ...] = ()
+    """Compilations that are not among the targets of the report, in the order of the log; the first 1,000."""
+    listed_count: int = 0
+    """All of them."""
+    unused: tuple[RecordKind, ...] = ()
+    """Kinds of records that are not in the report, the unknown ones first."""

@@ -1,0 +1,138 @@
+"""Find the compilations of a log that made a graph, and choose those whose graphs are read.
+
+Invariant: no graph is parsed here, so that the targets of a log of any size are listed at once.  A
+compilation that is not chosen is listed with its name, its line and its size.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from aotlens.model.log import ListedTarget
+from aotlens.model.report import Mode
+from aotlens.trace.dynamo_facts import CompiledFunction, compiled_function
+from aotlens.trace.facts import CompilationFacts
+from aotlens.trace.logs.reader import Compilation, Process, Trace
+from aotlens.trace.ranks import identity
+from aotlens.trace.source.lines import Locate
+from aotlens.trace.stages import POST_GRAD
+
+__all__ = ["MAX_TARGETS", "Choice", "Summary", "chosen", "listed_targets", "summaries"]
+
+MAX_TARGETS = 200
+"""How many targets are read at most."""
+MAX_LISTED = 1_000
+GRAPHS = (
+    "dynamo_output_graph",
+    "aot_joint_graph",
+    "aot_forward_graph",
+    "aot_backward_graph",
+    "aot_inference_graph",
+)
+TEXTS = (*GRAPHS, *POST_GRAD, "inductor_output_code")
+"""The texts that make a target large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One compilation in a list of targets; none of its graphs is parsed."""
+
+    compilation: Compilation
+    ranks: tuple[int, ...]
+    """The ranks that compiled the same graphs; empty for a log without ranks."""
+    text_bytes: int
+    """The size of its graphs and its generated code in the log."""
+
+    def function(self, locate: Locate) -> CompiledFunction:
+        """Return the compiled function, read from the log."""
+        return compiled_function(CompilationFacts(self.compilation), locate)
+
+    def is_called(self, name: str, locate: Locate) -> bool:
+        """Return True for its id `0/1`, and for the function's name, whole or its last part."""
+        if name == self.compilation.id:
+            return True
+        own = self.function(locate).qualname
+        return name in (own, own.rpartition(".")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The compilations to read, and others to list, both in the order of the log."""
+
+    read: tuple[Summary, ...]
+    listed: tuple[Summary, ...]
+    """At most `MAX_LISTED`."""
+    count: int
+    """The compilations of both kinds, also those beyond the limit."""
+
+
+def summaries(trace: Trace) -> Iterator[Summary]:
+    """Yield the compilations that made a graph, in the order of the log; equal ones of ranks once."""
+    if len(trace.processes) == 1:
+        rank = trace.processes[0].rank
+        ranks = (rank,) if rank is not None else ()
+        for compilation in trace.processes[0].compilations:
+            if compilation.has(*GRAPHS):
+                yield Summary(compilation, ranks, compilation.bytes_of(*TEXTS))
+        return
+    by_identity: dict[tuple[object, ...], list[Process]] = {}
+    firsts: dict[tuple[object, ...], Compilation] = {}
+    known: dict[str, str] = {}
+    for process in trace.processes:
+        for compilation in process.compilations:
+            if compilation.has(*GRAPHS):
+                key = (compilation.id, compilation.number, *identity(compilation, known))
+                same = by_identity.setdefault(key, [])
+                if process not in same:
+                    same.append(process)
+                    firsts.setdefault(key, compilation)
+    for key, compilation in firsts.items():
+        numbers = [process.rank for process in by_identity[key] if process.rank is not None]
+        yield Summary(compilation, tuple(dict.fromkeys(numbers)), compilation.bytes_of(*TEXTS))
+
+
+def chosen(trace: Trace, only: str | None, text_limit: int | None, locate: Locate) -> Choice:
+    """Return the compilations of that name, or all, and which of them are read.
+
+    The largest are read, up to `MAX_TARGETS` and until their texts have `text_limit` bytes together, but
+    always one; None for no such limit.
+    """
+    first: list[tuple[int, Summary]] = []
+    largest: list[tuple[int, int, Summary]] = []
+    count = 0
+    for summary in summaries(trace):
+        if only is not None and not summary.is_called(only, locate):
+            continue
+        if len(first) < MAX_LISTED + MAX_TARGETS:
+            first.append((count, summary))
+        entry = summary.text_bytes, -count, summary
+        if len(largest) < MAX_TARGETS:
+            heapq.heappush(largest, entry)
+        else:
+            heapq.heappushpop(largest, entry)
+        count += 1
+    read = dict(_within(sorted(largest, reverse=True), text_limit))
+    listed = [summary for number, summary in first if number not in read]
+    return Choice(tuple(read[number] for number in sorted(read)), tuple(listed[:MAX_LISTED]), count)
+
+
+def _within(
+    largest: Sequence[tuple[int, int, Summary]], text_limit: int | None
+) -> Iterator[tuple[int, Summary]]:
+    """Yield the position and the compilation, until the limit is reached."""
+    total = 0
+    for text_bytes, number, summary in largest:
+        total += text_bytes
+        if text_limit is not None and total > text_limit and total > text_bytes:
+            return
+        yield -number, summary
+
+
+def listed_targets(listed: Sequence[Summary], locate: Locate) -> Iterator[ListedTarget]:
+    """Yield a row for each compilation whose graphs are not read."""
+    for summary in listed:
+        function = summary.function(locate)
+        is_trained = summary.compilation.has("aot_joint_graph", "aot_forward_graph")
+        mode: Mode = "training" if is_trained else "inference"
+        span = locate(function.first_line, None) if function.file else None
+        yield ListedTarget(function.qualname, summary.compilation.id, mode, span, summary.text_bytes)

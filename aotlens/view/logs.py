@@ -1,0 +1,29 @@
+"""What a log has beside the targets of its report, in words. Standard library only, for every front end."""
+
+from aotlens.model.log import Log
+from aotlens.view.names import first_names
+from aotlens.view.quantities import counted, multiplied
+
+__all__ = ["UNKNOWN_WHY", "listed_text", "unknown_kinds_text"]
+
+MOST_KINDS = 6
+UNKNOWN_WHY = "of a library, or of a torch newer than this aotlens; nothing of them is in the report"
+
+
+def listed_text(log: Log | None) -> str:
+    """Return `3,172 other targets of the log are not read`; empty if all are."""
+    if log is None or not log.listed_count:
+        return ""
+    verb = "is" if log.listed_count == 1 else "are"
+    other = "target" if log.listed_count == 1 else "targets"
+    return f"{log.listed_count:,} other {other} of the log {verb} not read"
+
+
+def unknown_kinds_text(log: Log | None, most: int = MOST_KINDS) -> str:
+    """Return `2 unknown kinds of records: vllm_graph ×3, other`; empty if every kind is known."""
+    unknown = [kind for kind in log.unused if not kind.is_known] if log is not None else []
+    if not unknown:
+        return ""
+    names = [f"{kind.name} {multiplied(kind.count)}".rstrip() for kind in unknown]
+    kinds = counted(len(unknown), "unknown kind")
+    return f"{kinds} of records: {first_names(names, most)}"
