@@ -25,7 +25,7 @@ def test_the_screen_is_as_drawn(
     shown: list[str] = []
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        for key in keys:  # a screen below another is not laid out any more, so each key is done before the next
+        for key in keys:  # each is done before the next: a screen below another is not laid out any more
             await pilot.press(key)
             await settle(pilot)
         await settle(pilot)
