@@ -227,7 +227,12 @@ class Observer(TorchDispatchMode):
                 self._set_kind(parameter, "parameter")
                 self._set_kind(None if parameter is None else parameter.grad, "gradient")
             for buffer in module._buffers.values():
-                self._set_kind(buffer, "buffer")
+                if not self._is_state(buffer):
+                    self._set_kind(buffer, "buffer")
+
+    def _is_state(self, value: object) -> bool:
+        """Return True for an optimizer's state: Dynamo registers what a compiled step reads as buffers."""
+        return any(life.kind == "optimizer state" for life in self._lives_of(inner_tensors(value)))
 
     def modules(self) -> tuple[torch.nn.Module, ...]:
         """Return the modules that are alive."""

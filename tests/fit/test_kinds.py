@@ -80,6 +80,20 @@ def test_parameters_gradients_and_optimizer_state(name: str, is_fake: bool) -> N
     assert (bytes_of(fit, "parameter"), sum(each.bytes for each in gradients)) == (WEIGHTS, WEIGHTS)
 
 
+def test_state_that_a_module_registers_stays_optimizer_state() -> None:
+    """Dynamo registers what a compiled optimizer step reads as buffers of its graph module."""
+    with FakeTensorMode(), observing_memory() as observer:
+        layer, graph = nn.Linear(4, 4, bias=False), nn.Module()
+        update = torch.optim.SGD(layer.parameters(), 0.1, momentum=0.9)
+        for _ in range(3):
+            layer(torch.ones(2, 4)).sum().backward()
+            update.step()
+        graph.register_buffer("state", update.state[layer.weight]["momentum_buffer"])
+        observer.learn_modules()
+        fit = fit_of(observer)
+    assert (bytes_of(fit, "optimizer state"), bytes_of(fit, "buffer")) == (64, 0)
+
+
 def test_inputs_buffers_outputs_and_saved_values() -> None:
     fit = train()
     assert (bytes_of(fit, "input"), bytes_of(fit, "buffer")) == (4 * ROWS * WIDTH, 4 * WIDTH)
