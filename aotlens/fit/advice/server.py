@@ -43,14 +43,17 @@ def _run(request: dict[str, Any]) -> int | None:
     if not pid:
         _become(request["kind"], request["folder"])
     deadline = time.monotonic() + request["limit_s"]
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(POLL_S)
-    os.killpg(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return None
+    status: int | None = None
+    try:
+        while status is None and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            ended, answer = os.waitpid(pid, os.WNOHANG)
+            status = answer if ended else None
+    finally:
+        if status is None:  # it takes too long, or the user has interrupted this process
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return None if status is None else os.waitstatus_to_exitcode(status)
 
 
 def _become(kind: str, folder: str) -> NoReturn:
