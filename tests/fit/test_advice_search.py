@@ -1,7 +1,7 @@
 """The search for edits, with invented runs in place of real ones."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
@@ -86,6 +86,16 @@ def test_a_target_counts_the_excess_of_every_phase() -> None:
     assert Target(75).excess_bytes(fit) == 15 + 25
     assert Target(95).excess_bytes(fit) == 5
     assert Target(100).excess_bytes(fit) == 0
+
+
+def test_an_edit_of_a_phase_that_is_low_enough_is_not_run() -> None:
+    phases = (PhasePeak("backward", 100, 1), PhasePeak("optimizer", 80, 2))
+    trials, said = InventedTrials(), list[str]()
+    base = replace(fit_of(TEXT), phases=phases)
+    advise(cast("Trials", trials), {"train.py": TEXT}, base, Goal(Target(85), is_whole=False), said.append)
+    assert not [line for line in said if "fused" in line]
+    advise(cast("Trials", trials), {"train.py": TEXT}, base, Goal(Target(75), is_whole=False), said.append)
+    assert [line for line in said if "fused" in line]
 
 
 def test_a_target_out_of_reach_gets_the_lowest_combination() -> None:

@@ -8,6 +8,7 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from aotlens.fit.advice.proposals import Proposal, Site, proposal
 from aotlens.fit.advice.step import wrapped
@@ -28,12 +29,9 @@ def evaluations_in_parts(site: Site) -> Iterator[Proposal | None]:
         for parts in PARTS:
             if calls and source.imports("torch"):
                 edits = [source.replace(call, _in_parts(source, call, parts)) for call in calls]
-                yield proposal(
-                    "evaluation",
-                    f"evaluation {source.file}",
-                    f"Evaluate without gradients in {parts} parts of the batch",
-                    *edits,
-                )
+                title = f"Evaluate without gradients in {parts} parts of the batch"
+                split = proposal("evaluation", f"evaluation {source.file}", title, *edits)
+                yield None if split is None else replace(split, phases=("evaluation",))
 
 
 def evaluations_without_gradients(site: Site) -> Iterator[Proposal | None]:

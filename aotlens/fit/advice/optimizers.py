@@ -8,6 +8,7 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from aotlens.fit.advice.proposals import Proposal, Site, add_keywords, proposal
 from aotlens.fixes.source import Source
@@ -52,14 +53,18 @@ def optimizer_kernels(site: Site) -> Iterator[Proposal | None]:
             if type_name in WITH_FUSED and "fused" not in keywords and "differentiable" not in keywords:
                 text = _with(source, call, "fused", "True", without="foreach")
                 title = f"Use the fused `{type_name}`, whose step allocates no temporaries"
-                yield proposal("fused optimizer", group, title, source.replace(call, text))
+                yield _in_optimizer(proposal("fused optimizer", group, title, source.replace(call, text)))
             is_foreach = keywords.get("foreach") == "True" or (
                 site.fit.device == "cuda" and not {"foreach", "fused"} & keywords.keys()
             )
             if type_name in WITH_FOREACH and is_foreach:
                 text = _with(source, call, "foreach", "False", without="foreach")
                 title = f"Let `{type_name}` update one parameter at a time"
-                yield proposal("foreach=False", group, title, source.replace(call, text))
+                yield _in_optimizer(proposal("foreach=False", group, title, source.replace(call, text)))
+
+
+def _in_optimizer(made: Proposal | None) -> Proposal | None:
+    return None if made is None else replace(made, phases=("optimizer",))
 
 
 def constructors(source: Source, site: Site) -> Iterator[tuple[ast.Call, str]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aotlens.fit.advice.jobs import NameFact
 from aotlens.fit.advice.step import TrainingStep
 from aotlens.fixes.source import Source
-from aotlens.model.fit import Fit
+from aotlens.model.fit import Fit, FitPhase
 from aotlens.model.source import Edit
 
 __all__ = ["Proposal", "Rule", "Site", "add_import", "add_keywords", "proposal"]
@@ -28,6 +28,8 @@ class Proposal:
     edits: tuple[Edit, ...]
     is_exact: bool = True
     """Whether the training is expected to be the same but for rounding in the tensors' own dtype."""
+    phases: tuple[FitPhase, ...] = ()
+    """The phases whose peak it may lower; empty for any."""
     series: str = ""
     """Shared by proposals of increasing strength: after one that fails, the stronger ones are skipped."""
 

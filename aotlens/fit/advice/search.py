@@ -48,12 +48,16 @@ class Target:
     def is_reached(self, fit: Fit) -> bool:
         return self.bytes_of(fit) <= self.size_bytes
 
+    def peak_limit(self, fit: Fit) -> int:
+        """Return the peak at which the run would reach the target."""
+        return self.size_bytes - (self.bytes_of(fit) - fit.step_peak_bytes)
+
     def excess_bytes(self, fit: Fit) -> int:
         """Return the bytes above the target, added up over the phases: 0 if it is reached.
 
         An edit of the forward helps although the optimizer needs as much, because another edit lowers that.
         """
-        limit = self.size_bytes - (self.bytes_of(fit) - fit.step_peak_bytes)
+        limit = self.peak_limit(fit)
         phases = sum(max(0, phase.peak_bytes - limit) for phase in fit.phases)
         return max(phases, self.bytes_of(fit) - self.size_bytes, 0)
 
@@ -222,8 +226,19 @@ def _is_useful(search: Search, tested: Tested, target: Target | None) -> bool:
     return target is not None and target.excess_bytes(tested.fit) < target.excess_bytes(search.base)
 
 
+def _is_elsewhere(search: Search, proposal: Proposal, target: Target | None) -> bool:
+    """Return True if the peaks of the phases that the proposal may lower are low enough without it."""
+    peaks = {row.phase: row.peak_bytes for row in search.base.phases}
+    if not proposal.phases or not peaks:
+        return False
+    limit = search.base.step_peak_bytes - 1 if target is None else target.peak_limit(search.base)
+    return all(peaks.get(phase, 0) <= limit for phase in proposal.phases)
+
+
 def _is_useless(search: Search, proposal: Proposal, target: Target | None) -> bool:
     """Return True if a weaker proposal fails, another series is not rejected, or a cheaper one suffices."""
+    if _is_elsewhere(search, proposal, target):
+        return True
     passed = {tested.chosen[0] for tested in search.singles}
     earlier = search.proposals[: search.proposals.index(proposal)]
     series = [each for each in earlier if proposal.series and each.series == proposal.series]
@@ -233,7 +248,10 @@ def _is_useless(search: Search, proposal: Proposal, target: Target | None) -> bo
     if proposal.series and any(each.series != proposal.series for each in usable):
         return True
     reaching = [tested for tested in search.usable() if target is not None and target.is_reached(tested.fit)]
-    return any(tested.chosen[0].group == proposal.group or not proposal.is_exact for tested in reaching)
+    return any(
+        tested.chosen[0].group == proposal.group or not proposal.is_exact or not search.cost(tested)
+        for tested in reaching
+    )
 
 
 def _combined(search: Search, singles: Sequence[Tested], target: Target) -> Tested | None:
