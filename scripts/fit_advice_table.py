@@ -1,25 +1,35 @@
 """Ask `aotlens fit --target 75%` for a plan for scripts of the corpus, and write how many reach the target.
 
-    python scripts/fit_advice_table.py [--write] [SCRIPT…]
+    python scripts/fit_advice_table.py [--write] [--stale-ok] [SCRIPT…]
 
 The peak of each edited script is also measured, as `fit_table.py` does, from a copy beside the script.  A
 script counts as reached if its predicted and its measured peak are below the target, and its training is
 equal.  Scripts whose parameters and optimizer state alone exceed 65 % of their peak are left out: only
 another optimizer would help them.
+
+Results are in `build/fit-advice`, one file per script, so that a stopped run goes on; they count for the same
+script and the same source of `aotlens.fit`, with `--stale-ok` also for other sources of it.
 """
 
+import argparse
+import hashlib
+import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
-from aotlens.model.codec import loads
+from aotlens.errors import ReportError
+from aotlens.model.codec import decode_record, encode_record, loads
 from aotlens.model.edits import edited
-from aotlens.model.fit import Fit, FitPlan
+from aotlens.model.fit import Fit
 from aotlens.view.quantities import human_bytes
 from scripts.fit_table import (
+    EXAMPLES,
     PAGE,
     ROOT,
     argv_of,
@@ -28,15 +38,15 @@ from scripts.fit_table import (
     measured,
     recipes,
     rows_of,
-    script_arguments,
 )
 from scripts.marked_tables import write_table
 
 BEGIN, END = "<!-- written by scripts/fit_advice_table.py -->", "<!-- end of the table of advice -->"
+RESULTS = ROOT / "build" / "fit-advice"
 SHARE = "75%"
 MOST_STATIC = 0.65
 STATIC_KINDS = ("parameter", "buffer", "optimizer state")
-SECONDS = 900
+SECONDS = 300
 COPY = "advised_copy_of_"
 
 
@@ -45,42 +55,101 @@ class Row:
     """One script; `problem` says why it has no plan."""
 
     script: str
-    fit: Fit | None = None
+    digest: str = ""
+    """Of the script's text."""
+    engine: str = ""
+    """The digest of the source that made the plan."""
+    peak: int = 0
+    target: int = 0
+    predicted: int = 0
+    """The predicted peak with the edits."""
     measured: int = 0
+    titles: tuple[str, ...] = ()
+    training: str = ""
     problem: str = ""
-
-    @property
-    def plan(self) -> FitPlan | None:
-        return None if self.fit is None else self.fit.plan
+    left_out: str = ""
+    """Why the script does not count."""
+    seconds: float = 0.0
 
     @property
     def is_reached(self) -> bool:
-        plan = self.plan
-        return plan is not None and plan.is_reached and 0 < self.measured <= plan.target_bytes
+        return bool(self.titles) and self.predicted <= self.target and 0 < self.measured <= self.target
 
 
 def main() -> int:
     """Measure, print, and write the table if requested."""
-    arguments = script_arguments()
-    rows = rows_of(advised, arguments.scripts or recipes(), _table_row)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--stale-ok", action="store_true")
+    parser.add_argument("scripts", nargs="*")
+    arguments = parser.parse_args()
+    scripts = arguments.scripts or (*EXAMPLES, *recipes())
+    rows = rows_of(_stored(advised, is_stale_ok=arguments.stale_ok), scripts, _table_row, workers=1)
     if arguments.write:
         write_table(PAGE, BEGIN, END, table(rows))
     return 0
 
 
-def advised(script: str) -> Row | None:
-    """Return the plan for a script and its measured peak; None for one that is left out."""
+def _stored(measure: Callable[[str], Row], *, is_stale_ok: bool) -> Callable[[str], Row]:
+    """Return a function that measures a script only if it has no result."""
+
+    def row_of(script: str) -> Row:
+        path = (RESULTS / script.replace("/", "_")).with_suffix(".json")
+        script_digest = hashlib.sha256((ROOT / script).read_bytes()).hexdigest()[:16]
+        row = _read(path)
+        is_current = row is not None and row.digest == script_digest
+        if row is not None and is_current and (is_stale_ok or row.engine == engine_digest()):
+            return row
+        started = time.monotonic()
+        row = replace(measure(script), digest=script_digest, engine=engine_digest())
+        row = replace(row, seconds=round(time.monotonic() - started, 1))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json_text(row), encoding="utf-8")
+        return row
+
+    return row_of
+
+
+def json_text(row: Row) -> str:
+    return json.dumps(encode_record(row), indent=2) + "\n"
+
+
+def _read(path: Path) -> Row | None:
+    try:
+        return decode_record(Row, json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, ReportError):
+        return None
+
+
+@cache
+def engine_digest() -> str:
+    """Return one name for the source of `aotlens.fit`."""
+    hashed = hashlib.sha256()
+    for path in sorted((ROOT / "aotlens" / "fit").rglob("*.py")):
+        hashed.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return hashed.hexdigest()[:16]
+
+
+def advised(script: str) -> Row:
+    """Return the plan for a script and its measured peak."""
     words = argv_of(script)
     fit, problem = _fit([script, *words])
-    if fit is None or not fit.step or not fit.is_periodic or _static_share(fit) > MOST_STATIC:
-        return None
+    if fit is None:
+        return Row(script, left_out=problem)
+    if not fit.step or not fit.is_periodic:
+        return Row(script, left_out="no step repeats" if fit.step else "no optimizer step")
+    if _static_share(fit) > MOST_STATIC:
+        return Row(script, left_out="parameters and optimizer state need more than 65 %")
+    peak = fit.step_peak_bytes
     fit, problem = _fit(["--target", SHARE, script, *words])
     if fit is None or fit.plan is None:
-        return Row(script, problem=problem or "no plan")
-    if not fit.plan.titles:
-        return Row(script, fit)
+        return Row(script, peak=peak, problem=problem or "no plan")
+    plan = fit.plan
+    row = Row(script, peak=peak, target=plan.target_bytes, predicted=plan.peak_bytes, titles=plan.titles)
+    if not plan.titles:
+        return row
     size_bytes, problem = _measured(script, words, fit)
-    return Row(script, fit, size_bytes, problem)
+    return replace(row, measured=size_bytes, training=plan.outcome, problem=problem)
 
 
 def _static_share(fit: Fit) -> float:
@@ -118,28 +187,36 @@ def _measured(script: str, words: Sequence[str], fit: Fit) -> tuple[int, str]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return Markdown, the scripts that reach the target first."""
-    order = sorted(rows, key=lambda row: not row.is_reached)
+    """Return Markdown, the scripts that reach the target first, and those that are left out below."""
+    counted = sorted((row for row in rows if not row.left_out), key=lambda row: not row.is_reached)
     lines = [
-        f"{sum(row.is_reached for row in rows)} of {len(rows)} scripts reach 75 % of their peak.",
+        f"{sum(row.is_reached for row in counted)} of {len(counted)} scripts reach 75 % of their peak.",
         "",
         "| script | peak | target | predicted | measured | edits | training |",
         "|---|---|---|---|---|---|---|",
-        *map(_table_row, order),
+        *map(_table_row, counted),
+        "",
+        "Left out:",
+        "",
+        *_left_out(rows),
     ]
     return "\n".join(lines)
 
 
+def _left_out(rows: Sequence[Row]) -> Iterator[str]:
+    for reason in sorted({row.left_out for row in rows if row.left_out}):
+        names = ", ".join(f"`{Path(row.script).name}`" for row in rows if row.left_out == reason)
+        yield f"- {reason}: {names}"
+
+
 def _table_row(row: Row) -> str:
-    if row.fit is None or row.plan is None:
-        return f"| `{row.script}` | | | | | {row.problem} | |"
-    plan = row.plan
-    titles = "; ".join(plan.titles) or "none helps"
+    name = f"`{Path(row.script).name}`"
+    if row.left_out:
+        return f"| {name} | left out: {row.left_out} |"
+    sizes = [human_bytes(size) if size else "–" for size in (row.peak, row.target, row.predicted)]
     measured = human_bytes(row.measured) if row.measured else row.problem or "–"
-    cells = [human_bytes(row.fit.step_peak_bytes), human_bytes(plan.target_bytes)]
-    cells += [human_bytes(plan.peak_bytes), measured, titles]
-    cells.append(plan.outcome if plan.titles else "–")
-    return f"| `{Path(row.script).name}` | {' | '.join(cells)} |"
+    edits = "; ".join(row.titles) or row.problem or "none helps"
+    return f"| {name} | {' | '.join(sizes)} | {measured} | {edits} | {row.training or '–'} |"
 
 
 if __name__ == "__main__":

@@ -76,15 +76,18 @@ def script_arguments() -> argparse.Namespace:
 
 
 def rows_of(
-    measure: Callable[[str], AnyRow | None], scripts: Iterable[str], line: Callable[[AnyRow], str]
+    measure: Callable[[str], AnyRow | None],
+    scripts: Iterable[str],
+    line: Callable[[AnyRow], str],
+    workers: int = WORKERS,
 ) -> list[AnyRow]:
     """Measure the scripts, print the line of each, and return the rows of those that are not left out."""
     os.environ.update(ONE_THREAD)
     for module in ("torch._dynamo", "torch.profiler", "aotlens.fit.child"):
         importlib.import_module(module)  # before the processes that need it are forked
     rows = []
-    with ThreadPoolExecutor(WORKERS) as workers:
-        for row in workers.map(measure, scripts):
+    with ThreadPoolExecutor(workers) as pool:
+        for row in pool.map(measure, scripts):
             if row is not None:
                 rows.append(row)
                 print(line(row), flush=True)
