@@ -18,7 +18,6 @@ from aotlens.model.failure import Failure
 from aotlens.model.files import described, same_capture
 from aotlens.model.report import Target
 from aotlens.model.source import Outcome
-from aotlens.view.step_memory.lines import step_words
 from aotlens.view.verdicts import WORST_FIRST
 from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of
@@ -36,8 +35,19 @@ from lsp_server.menus import (
     tui_command,
 )
 from lsp_server.settings import from_data
+from lsp_server.step_commands import lower_peak, will_it_fit
 from lsp_server.tracer import Result
-from lsp_server.translate.lenses import CANCEL, CHOOSE_GPU, EXPLAIN, FIT, SHOW, TRACE, TRY_FIXES, VERIFY
+from lsp_server.translate.lenses import (
+    CANCEL,
+    CHOOSE_GPU,
+    EXPLAIN,
+    FIT,
+    LOWER_PEAK,
+    SHOW,
+    TRACE,
+    TRY_FIXES,
+    VERIFY,
+)
 from lsp_server.translate.pages import Page, first_line, parse, parts_of, target_of, text_of, trace_of
 from lsp_server.views import TraceKey
 
@@ -121,22 +131,6 @@ async def try_fixes(server: Server, uri: str) -> Result:
     message = outcome_sentence(together) if together is not None else f"No fix passed: {none}"
     server.say(message, types.MessageType.Info)
     return {"passed": len(passed), "tried": len(answer.fixes), "message": message}
-
-
-async def will_it_fit(server: Server, uri: str) -> Result:
-    """Run the script as `aotlens fit` does, and show the memory of its step beside the source."""
-    path = script_of(server, uri)
-    if not isinstance(path, str):
-        return path
-    say_unsaved(server, path)
-    answer = await server.step_runs.run(path, server.settings, server.tracer.cwd)
-    if isinstance(answer, Failure):
-        return failed(server, answer)
-    server.publish_all()
-    server.refresh()
-    message, is_ok = step_words(answer), answer.fits is None or answer.fits.ok
-    server.say(message, types.MessageType.Info if is_ok else types.MessageType.Warning)
-    return {"peakBytes": answer.step_peak_bytes, "fits": is_ok, "message": message}
 
 
 async def export(server: Server, uri: str, qualname: str, destination: str | None = None) -> Result:
@@ -370,6 +364,7 @@ COMMANDS = {
     VERIFY: verify,
     TRY_FIXES: try_fixes,
     FIT: will_it_fit,
+    LOWER_PEAK: lower_peak,
     EXPORT: export,
     CANCEL: cancel,
     SHOW: show,

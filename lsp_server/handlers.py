@@ -14,6 +14,7 @@ from lsp_server.rewrites import NO_GRAD, grad_restored
 from lsp_server.settings import Settings, from_data
 from lsp_server.targets import Scan, unmarked_functions
 from lsp_server.translate.actions import code_actions, example_actions, is_wanted, lens_actions, trace_actions
+from lsp_server.translate.advice import advice_actions, advise_actions
 from lsp_server.translate.fixes import tested_actions, try_actions
 from lsp_server.translate.hints import inlay_hints
 from lsp_server.translate.lenses import OPEN_TUI, code_lenses
@@ -87,6 +88,8 @@ async def on_code_action(server: Server, params: types.CodeActionParams) -> Acti
         *tested_actions(server.views, path, params.range),
         *code_actions(server.views, path, params.range),
         *try_actions(server.views, path, params.range),
+        *advice_actions(server.views, path, document.lines, params.range),
+        *advise_actions(server.views, path, document.lines, params.range),
         *example_actions(server.views, document, unmarked_functions(seen, line)),
         *trace_actions(document, seen.targets, line),
     ]

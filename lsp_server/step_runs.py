@@ -16,17 +16,24 @@ from lsp_server.settings import Settings
 
 __all__ = ["StepRuns"]
 
+PROGRESS = "aotlens: testing edits: "
 STAGE = "running the script until its steps repeat"
 
 
 class StepRuns(ScriptRuns):
     """The runs that measure steps."""
 
-    async def run(self, path: str, settings: Settings, cwd: str | None) -> Fit | Failure:
-        """Measure the step of a script and hold the result; a newer run for the script cancels this one."""
-        words = fit_words(path, settings.args, settings.gpu, settings.python)
-        title = f"Measuring the step of {os.path.basename(path)}"
-        command = Command(words, title, STAGE, fit_answer)
+    async def run(
+        self, path: str, settings: Settings, cwd: str | None, *, advises: bool = False
+    ) -> Fit | Failure:
+        """Measure the step of a script and hold the result; a newer run for the script cancels this one.
+
+        With `advises`, edits that lower the peak are tested too.
+        """
+        options = ("--advise",) if advises else ()
+        words = fit_words(path, settings.args, settings.gpu, settings.python, options)
+        title = f"{'Testing edits of' if advises else 'Measuring the step of'} {os.path.basename(path)}"
+        command = Command(words, title, STAGE, fit_answer, PROGRESS)
         answer = await self._report(path, cwd, command, self._views.hold_step)
         if isinstance(answer, Failure):
             return answer

@@ -25,10 +25,16 @@ def cli_words(*words: str, python: str | None = None) -> list[str]:
     return [python or sys.executable, "-P", "-c", START_CLI, *words]
 
 
-def fit_words(path: str, argv: Sequence[str], gpu: str | None = None, python: str | None = None) -> list[str]:
+def fit_words(
+    path: str,
+    argv: Sequence[str],
+    gpu: str | None = None,
+    python: str | None = None,
+    options: Sequence[str] = (),
+) -> list[str]:
     """Return the command line that measures the step of a script and prints the report as JSON."""
     chosen = [] if gpu is None else ["--gpu", gpu]
-    return cli_words("fit", "--format", "json", *chosen, path, *argv, python=python)
+    return cli_words("fit", "--format", "json", *chosen, *options, path, *argv, python=python)
 
 
 def fit_answer(path: str, data: bytes, errors: str) -> Report | Failure:

@@ -12,6 +12,7 @@ from lsp_server.views import Shown, TargetKey, Views, target_key
 
 TRACE, SHOW, CANCEL, EXPLAIN = "aotlens.trace", "aotlens.show", "aotlens.cancel", "aotlens.explain"
 VERIFY, TRY_FIXES, FIT = "aotlens.verify", "aotlens.tryFixes", "aotlens.fit"
+LOWER_PEAK = "aotlens.lowerPeak"
 CHOOSE_GPU = "aotlens.chooseGpu"
 OPEN_TUI = "aotlens.openTui"
 """The client's own command, since only the client has a terminal; see the setting `terminal`."""

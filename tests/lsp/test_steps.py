@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lsp_server.translate.advice import TITLE
 from tests.language_servers import REAL, ROOT
 from tests.lsp.strict_client import Json, Process, StrictClient
 
@@ -90,3 +91,59 @@ def test_a_script_that_is_saved_during_the_run_keeps_its_lines(client: StrictCli
     answer = client.request("workspace/executeCommand", params, WAIT_S)
     assert lenses(client, uri) == [(6, answer["message"])]
     assert set(hints(client, uri)) == {2, 5, 6}
+
+
+PHASED = """\
+import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(64, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 64))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+x = torch.randn(512, 64)
+for number in range(50):
+    loss = model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+STEP_LINE = 9
+
+
+def actions(client: StrictClient, uri: str, line: int) -> dict[str, Json]:
+    at = {"line": line, "character": 4}
+    params = {"textDocument": {"uri": uri}, "range": {"start": at, "end": at}, "context": {"diagnostics": []}}
+    return {action["title"]: action for action in client.request("textDocument/codeAction", params)}
+
+
+def test_tested_edits_are_actions_at_the_step_until_the_file_changes(
+    client: StrictClient, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PHASED)
+    os.utime(script, (1000, 1000))
+    uri = client.open(script)
+    asked = actions(client, uri, STEP_LINE)[TITLE]
+    assert asked["command"] == {"title": TITLE, "command": "aotlens.lowerPeak", "arguments": [uri]}
+    assert TITLE not in actions(client, uri, 2)
+    params = {"command": "aotlens.lowerPeak", "arguments": [uri]}
+    answer = client.request("workspace/executeCommand", params, WAIT_S)
+    assert answer.get("edits", 0) > 1, answer
+    assert answer["message"].startswith(f"{answer['edits']} tested edits lower the peak of ")
+
+    offered = actions(client, uri, STEP_LINE)
+    assert TITLE not in offered
+    tested = [title for title in offered if title.startswith("tested: ")]
+    assert len(tested) == answer["edits"]
+    (micro,) = [title for title in tested if "2 micro batches" in title]
+    assert micro.endswith(" less at the step's peak)")
+    (change,) = offered[micro]["edit"]["documentChanges"]
+    assert change["textDocument"] == {"uri": uri, "version": 1}
+    assert "for x_part in x.chunk(2):" in change["edits"][0]["newText"]
+    assert micro in actions(client, uri, change["edits"][0]["range"]["start"]["line"])
+    assert script.read_text() == PHASED
+
+    start = {"line": 0, "character": 0}
+    client.change(uri, 2, {"range": {"start": start, "end": start}, "text": "# edited\n"})
+    edited = actions(client, uri, STEP_LINE + 1)
+    assert TITLE in edited
+    assert not [title for title in edited if title.startswith("tested: ")]
+    assert client.request("workspace/executeCommand", params, WAIT_S)["failure"] == "refused"

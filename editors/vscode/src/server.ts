@@ -14,7 +14,14 @@ export const SECTION = "aotlens";
 export const SCHEME = "aotlens";
 export const TRACE = "aotlens.trace";
 export const CHOOSE_GPU = "aotlens.chooseGpu";
-const RUNS_CODE = [TRACE, "aotlens.verify", "aotlens.tryFixes", "aotlens.fit", CHOOSE_GPU];
+const RUNS_CODE = [
+  TRACE,
+  "aotlens.verify",
+  "aotlens.tryFixes",
+  "aotlens.fit",
+  "aotlens.lowerPeak",
+  CHOOSE_GPU,
+];
 
 export class Server implements vscode.Disposable {
   readonly log = vscode.window.createOutputChannel("aotlens", { log: true });

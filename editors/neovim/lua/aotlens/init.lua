@@ -293,7 +293,14 @@ local COMMANDS = {
 
 --- What the lenses and code actions carry: Neovim itself would send them and drop the answer.
 local function lens_commands()
-  local running = { 'aotlens.trace', 'aotlens.verify', 'aotlens.tryFixes', 'aotlens.fit', 'aotlens.chooseGpu' }
+  local running = {
+    'aotlens.trace',
+    'aotlens.verify',
+    'aotlens.tryFixes',
+    'aotlens.fit',
+    'aotlens.lowerPeak',
+    'aotlens.chooseGpu',
+  }
   for _, name in ipairs(running) do
     vim.lsp.commands[name] = function(command)
       run(name, command.arguments)
