@@ -1,6 +1,7 @@
 """`aotlens fit --advise`, `--target` and `--fix`: test edits that lower the peak, and write a plan."""
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,10 @@ from aotlens.policy import Budget
 from aotlens.view.quantities import counted
 
 if TYPE_CHECKING:
-    from aotlens.fit.advice.search import Target
+    from aotlens.fit.advice.search import Advised, Goal, Target
     from aotlens.fit.job import FitJob
 
-__all__ = ["add_advice_arguments", "with_advice", "write_plan"]
+__all__ = ["add_advice_arguments", "tested_advice", "with_advice", "write_plan"]
 
 
 def add_advice_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +60,18 @@ def with_advice(
     if fit is None or not fit.curve or fit.distribution is not None:
         say("aotlens: no edits are tested: they need a script on one device whose memory is known")
         return report, None
-    from aotlens.fit.advice.search import Goal, advise
+    from aotlens.fit.advice.search import Goal
+
+    goal = Goal(_target(arguments, fit), arguments.advise or not arguments.target)
+    advised, texts = tested_advice(job, fit, goal)
+    report = replace(report, fit=replace(fit, advice=advised.advice, plan=advised.plan))
+    originals = {file: texts[file] for file in advised.texts}
+    return report, EditedFiles(originals, advised.texts) if advised.texts else None
+
+
+def tested_advice(job: "FitJob", fit: Fit, goal: "Goal") -> "tuple[Advised, Mapping[str, str]]":
+    """Test edits of a script whose step is known; return the advice, and the files without the edits."""
+    from aotlens.fit.advice.search import advise
     from aotlens.fit.advice.trials import trials
     from aotlens.session.trials.fix_trials import read_texts
 
@@ -70,14 +82,11 @@ def with_advice(
         say(f"aotlens: testing edits: {line}")
 
     with trials(job) as runs:
-        goal = Goal(_target(arguments, fit), arguments.advise or not arguments.target)
         advised = advise(runs, texts, fit, goal, tell)
         tell(f"{counted(runs.runs, 'run')} of the script")
     for title, reason in advised.rejected:
         say(f"aotlens: not advised: {title}: {reason}")
-    report = replace(report, fit=replace(fit, advice=advised.advice, plan=advised.plan))
-    originals = {file: texts[file] for file in advised.texts}
-    return report, EditedFiles(originals, advised.texts) if advised.texts else None
+    return advised, texts
 
 
 def _target(arguments: argparse.Namespace, fit: Fit) -> "Target | None":

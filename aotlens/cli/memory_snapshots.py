@@ -5,20 +5,27 @@ Invariant: the snapshot runs nothing; a script that is named runs as in `aotlens
 
 import argparse
 import json
+import platform
+import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
+from aotlens.cli.export_formats import check_whole_format, whole_text
+from aotlens.cli.fit_advice import tested_advice
 from aotlens.cli.targets import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.errors import UserError
-from aotlens.fit.failure_match import FailureMatch, failing_devices, match_failure
-from aotlens.fit.failure_text import match_lines
+from aotlens.fit.advice.search import Goal, Target
+from aotlens.fit.failure_match import failing_devices, match_failure
 from aotlens.fit.job import FIT_CHILD, FitJob
-from aotlens.fit.snapshot import MemorySnapshot
 from aotlens.fit.snapshot_child import read_in_child
-from aotlens.fit.snapshot_text import snapshot_lines
 from aotlens.model.fit import Fit
-from aotlens.session.why.observation import observe_script
+from aotlens.model.memory_snapshot import FailureMatch, MemorySnapshot
+from aotlens.model.report import Report
+from aotlens.session.why.observation import Observation, observe_script
+from aotlens.view.step_memory.failures import avoided_lines, match_lines
+from aotlens.view.step_memory.snapshots import snapshot_lines
+from aotlens.worker.fit_results import FitRun, open_fit_results
 
 __all__ = ["show_snapshot"]
 
@@ -29,25 +36,43 @@ ANY_GPU = "h100"
 
 def show_snapshot(arguments: argparse.Namespace) -> int:
     """Print the devices of a snapshot and, with a script, how the prediction explains them."""
-    if arguments.format == "html":
-        raise UserError("a memory snapshot is shown as text or JSON: use --format text or json")
+    check_whole_format(arguments.format, arguments.output)
     devices = read_in_child(arguments.script)
     if not devices:
         raise UserError(f"{arguments.script}: it shows no memory on any device, and no failed allocation")
-    matches: tuple[FailureMatch, ...] = ()
+    report = Report("", platform.python_version(), f"fit {arguments.script}", memory_snapshots=devices)
     if arguments.argv:
-        script, *argv = arguments.argv
-        fit = _predicted(script, argv, arguments)
-        matches = tuple(match_failure(device, fit, script) for device in failing_devices(devices))
-    _show(devices, matches, arguments)
+        report = _compared(report, arguments)
+    _show(report, arguments)
     return 0
 
 
-def _predicted(script: str, argv: Sequence[str], arguments: argparse.Namespace) -> Fit:
-    """Run the script; raises UserError if it fails or makes no step."""
+def _compared(report: Report, arguments: argparse.Namespace) -> Report:
+    """Return the report with the step of the script, and what held memory beside what is predicted."""
+    script, *argv = arguments.argv
     check_script(script)
     job = FitJob(script, tuple(argv), arguments.gpu or ANY_GPU, arguments.real, arguments.to_end)
+    started = time.time()
     observed = observe_script(job, FIT_CHILD)
+    fit = _predicted(observed, script)
+    matches = [match_failure(device, fit, script) for device in failing_devices(report.memory_snapshots)]
+    matches = [_with_edits(match, job, fit) for match in matches]
+    assert observed.report is not None
+    named = fit if arguments.gpu else replace(fit, fits=None, step_milliseconds=None)
+    report = replace(
+        observed.report,
+        fit=named,
+        memory_snapshots=report.memory_snapshots,
+        failure_matches=tuple(matches),
+    )
+    results = open_fit_results()
+    if results is not None:
+        results.add(FitRun(job.path, job.argv, arguments.gpu, observed.files, started), report)
+    return report
+
+
+def _predicted(observed: Observation, script: str) -> Fit:
+    """Return the step of the script; raises UserError if it fails or makes no step."""
     fit = None if observed.report is None else observed.report.fit
     if observed.failure is not None:
         show_failure(observed.failure.message, observed.failure.traceback, observed.failure.exit_code)
@@ -58,9 +83,17 @@ def _predicted(script: str, argv: Sequence[str], arguments: argparse.Namespace) 
     return fit
 
 
-def _show(
-    devices: Sequence[MemorySnapshot], matches: Sequence[FailureMatch], arguments: argparse.Namespace
-) -> None:
+def _with_edits(match: FailureMatch, job: FitJob, fit: Fit) -> FailureMatch:
+    """Return the match with the cheapest edits that leave room for what the prediction does not explain."""
+    if match.failed_bytes is None or match.step_bytes <= match.target_bytes:
+        return match
+    goal = Goal(Target(match.target_bytes, is_reserved=True), is_whole=False)
+    advised, _ = tested_advice(job, fit, goal)
+    return replace(match, avoided_by=advised.plan)
+
+
+def _show(report: Report, arguments: argparse.Namespace) -> None:
+    devices, matches = report.memory_snapshots, report.failure_matches
     if arguments.format == "json":
         data = {
             "schema": SCHEMA,
@@ -68,7 +101,14 @@ def _show(
             "matches": [asdict(match) for match in matches],
         }
         write_data(json.dumps(data, indent=2, ensure_ascii=False) + "\n", arguments.output)
-        return
-    parts = ["\n".join(snapshot_lines(device, is_full=arguments.full)) for device in devices]
-    parts += ["\n".join(match_lines(match, is_full=arguments.full)) for match in matches]
-    write_data("\n\n".join(parts) + "\n", arguments.output)
+    elif arguments.format == "html":
+        write_data(whole_text(report, "html", arguments.script), arguments.output)
+    else:
+        write_data("\n\n".join(_texts(devices, matches, is_full=arguments.full)) + "\n", arguments.output)
+
+
+def _texts(devices: Sequence[MemorySnapshot], matches: Sequence[FailureMatch], *, is_full: bool) -> list[str]:
+    texts = ["\n".join(snapshot_lines(device, is_full=is_full)) for device in devices]
+    for match in matches:
+        texts += ["\n".join(match_lines(match, is_full=is_full)), "\n".join(avoided_lines(match))]
+    return [text for text in texts if text]

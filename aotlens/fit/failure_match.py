@@ -6,61 +6,22 @@ Invariant: each predicted storage counts for one holder at most, so predicted by
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aotlens.fit.allocator import rounded
-from aotlens.fit.snapshot import Failure, Holder, MemorySnapshot
-from aotlens.model.fit import Fit, FitAdvice, FitAllocation, FitMoment, FitPoint, kind_name
+from aotlens.model.fit import Fit, FitAllocation, FitMoment, FitPoint, kind_name
+from aotlens.model.memory_snapshot import (
+    FailedAllocation,
+    FailureMatch,
+    Holder,
+    MatchedHolder,
+    MemorySnapshot,
+)
 from aotlens.model.source import Span
 
-__all__ = ["FailureMatch", "MatchedHolder", "failing_devices", "match_failure"]
-
-LEAST_SHARE = 0.01
-"""Of the held bytes: a smaller difference is not named."""
-LEAST_BYTES = 1 << 20
+__all__ = ["failing_devices", "match_failure"]
 
 Select = Callable[[Holder, FitAllocation], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class MatchedHolder:
-    """The blocks of one line, and what the prediction has for it."""
-
-    holder: Holder
-    predicted_bytes: int
-    kinds: tuple[tuple[str, int], ...] = ()
-    """The predicted bytes by kind, the largest first."""
-
-    @property
-    def unexplained_bytes(self) -> int:
-        return max(0, self.holder.size_bytes - self.predicted_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class FailureMatch:
-    """Who held memory, held and predicted."""
-
-    script: str
-    predicted_at: FitMoment
-    """The compared moment of the predicted step."""
-    when: str
-    """Why this moment, in words: `when the failing line runs`, `at its peak`."""
-    held_bytes: int
-    predicted_bytes: int
-    """Alive at that moment, in blocks, without the allocation that failed."""
-    holders: tuple[MatchedHolder, ...]
-    """The largest first."""
-    not_held: tuple[tuple[str, int], ...] = ()
-    """Predicted kinds that no holder explains, with their bytes."""
-    avoided_by: FitAdvice | None = None
-    """The cheapest change that would have avoided the failure; None where it is not known."""
-
-    @property
-    def unexplained(self) -> tuple[MatchedHolder, ...]:
-        """Return the holders with much more than predicted, the largest excess first."""
-        least_bytes = max(LEAST_BYTES, int(LEAST_SHARE * self.held_bytes))
-        rows = [row for row in self.holders if row.unexplained_bytes >= least_bytes]
-        return tuple(sorted(rows, key=lambda row: -row.unexplained_bytes))
 
 
 def match_failure(snapshot: MemorySnapshot, fit: Fit, script: str) -> FailureMatch:
@@ -81,10 +42,13 @@ def match_failure(snapshot: MemorySnapshot, fit: Fit, script: str) -> FailureMat
         predicted_bytes=sum(each.bytes for each in alive),
         holders=matched,
         not_held=tuple(kinds.most_common()),
+        failed_bytes=None if snapshot.failure is None else snapshot.failure.size_bytes,
+        capacity_bytes=snapshot.capacity_bytes,
+        step_bytes=fit.step_peak_bytes if fit.fits is None else fit.fits.reserved_bytes,
     )
 
 
-def _compared_moment(failure: Failure | None, fit: Fit) -> tuple[FitMoment, str]:
+def _compared_moment(failure: FailedAllocation | None, fit: Fit) -> tuple[FitMoment, str]:
     """Return the highest point of the curve at the failing line or, in its phase, and why that one.
 
     Only stacks of the forward have the line of an operator; those of the backward end where it starts.

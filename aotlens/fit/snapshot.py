@@ -8,76 +8,22 @@ import os
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from aotlens.errors import UserError
+from aotlens.model.memory_snapshot import FailedAllocation, Holder, HolderPhase, MemorySnapshot
 from aotlens.model.spans import is_library_path
 from aotlens.trace.logs.safe_text import safe_text
 from aotlens.view.quantities import human_bytes
 
-__all__ = ["Failure", "Holder", "MemorySnapshot", "Phase", "is_snapshot", "read_snapshot"]
+__all__ = ["is_snapshot", "read_snapshot"]
 
 PICKLE_START = b"\x80"
 MOST_BYTES = 4 << 30
 """Larger files are rejected, because their objects would take many times this size."""
 
-Phase = Literal["parameters", "forward", "compiled code", "backward", "optimizer", "not recorded"]
-"""Where a block was allocated, by its stack: `parameters` if a module is moved or made on the GPU, and `not
-recorded` for a block from before the recording, or without stacks.
-"""
-
 _ACTIVE = ("active_allocated", "active_awaiting_free", "active_pending_free")
 _GENERATED = ("torchinductor", "<eval_with_key>", "fx_generated_")
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The blocks that one line of the user's allocated."""
-
-    phase: Phase
-    file: str
-    """Empty if no frame of the user's is in the stack."""
-    line: int
-    function: str
-    size_bytes: int
-    blocks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The last allocation that failed."""
-
-    size_bytes: int
-    """The requested size."""
-    free_bytes: int | None
-    """The driver's free memory; None if the file does not say."""
-    file: str
-    line: int
-    function: str
-    phase: Phase = "forward"
-
-
-@dataclass(frozen=True, slots=True)
-class MemorySnapshot:
-    """The memory of one device."""
-
-    device: int
-    reserved_bytes: int
-    """The sum of the segments."""
-    allocated_bytes: int
-    """The sum of the blocks in use."""
-    largest_free_bytes: int
-    """The largest free block within a segment."""
-    holders: tuple[Holder, ...]
-    """The largest first; they add up to the allocated bytes."""
-    failure: Failure | None
-    """None if nothing failed while allocations were recorded."""
-
-    @property
-    def unused_bytes(self) -> int:
-        """Return the reserved bytes that are not in use: fragmentation, and freed blocks."""
-        return self.reserved_bytes - self.allocated_bytes
 
 
 class _RefusedError(Exception):
@@ -173,8 +119,8 @@ def _device(device: int, segments: Iterable[Any], traces: Sequence[Any]) -> Memo
 
 
 def _holders(blocks: Iterable[Any]) -> Iterator[Holder]:
-    sizes: Counter[tuple[Phase, str, int, str]] = Counter()
-    counts: Counter[tuple[Phase, str, int, str]] = Counter()
+    sizes: Counter[tuple[HolderPhase, str, int, str]] = Counter()
+    counts: Counter[tuple[HolderPhase, str, int, str]] = Counter()
     for block in blocks:
         frames = _frames(block)
         key = (_phase(frames), *_users(frames))
@@ -184,14 +130,14 @@ def _holders(blocks: Iterable[Any]) -> Iterator[Holder]:
         yield Holder(*key, size_bytes, counts[key])
 
 
-def _failure(trace: Iterable[Any]) -> Failure | None:
+def _failure(trace: Iterable[Any]) -> FailedAllocation | None:
     failed = [entry for entry in trace if entry.get("action") == "oom"]
     if not failed:
         return None
     last = failed[-1]
     free = last.get("device_free")
     frames, free_bytes = _frames(last), int(free) if free is not None else None
-    return Failure(_number(last, "size"), free_bytes, *_users(frames), _phase(frames))
+    return FailedAllocation(_number(last, "size"), free_bytes, *_users(frames), _phase(frames))
 
 
 def _frames(record: Any) -> list[tuple[str, int, str]]:
@@ -215,7 +161,7 @@ def _users(frames: list[tuple[str, int, str]]) -> tuple[str, int, str]:
     return "", 0, ""
 
 
-def _phase(frames: list[tuple[str, int, str]]) -> Phase:
+def _phase(frames: list[tuple[str, int, str]]) -> HolderPhase:
     """Return the phase, from the outermost part of torch in the stack."""
     if not frames:
         return "not recorded"

@@ -11,7 +11,8 @@ from dataclasses import asdict
 from typing import Any
 
 from aotlens.errors import UserError
-from aotlens.fit.snapshot import Failure, Holder, MemorySnapshot, read_snapshot
+from aotlens.fit.snapshot import read_snapshot
+from aotlens.model.memory_snapshot import FailedAllocation, Holder, MemorySnapshot
 from aotlens.view.quantities import human_bytes
 
 __all__ = ["read_in_child"]
@@ -42,7 +43,7 @@ def read_in_child(path: str) -> tuple[MemorySnapshot, ...]:
 def _snapshot(entry: dict[str, Any]) -> MemorySnapshot:
     failure = entry.pop("failure")
     holders = tuple(Holder(**holder) for holder in entry.pop("holders"))
-    return MemorySnapshot(**entry, holders=holders, failure=Failure(**failure) if failure else None)
+    return MemorySnapshot(**entry, holders=holders, failure=FailedAllocation(**failure) if failure else None)
 
 
 def _limit_memory() -> None:

@@ -48,6 +48,7 @@ from aotlens.model.kernels import (
     UnfusedCode,
 )
 from aotlens.model.log import Log
+from aotlens.model.memory_snapshot import FailureMatch, MemorySnapshot
 from aotlens.model.partition import (
     BudgetResult,
     Certificate,
@@ -476,6 +477,10 @@ class Report:
     """The compilations of the ranks of the run; None for a report of one process."""
     fit: Fit | None = None
     """The memory of a whole step; None for other commands than `aotlens fit`."""
+    memory_snapshots: tuple[MemorySnapshot, ...] = ()
+    """The devices of a memory snapshot, as `aotlens fit SNAPSHOT.pickle` reads it."""
+    failure_matches: tuple[FailureMatch, ...] = ()
+    """The devices on which an allocation failed, compared with `fit`; empty without snapshot and script."""
     incomplete: str | None = None
     """Why the report may lack targets; None when the script ran to its end."""
     log: Log | None = None

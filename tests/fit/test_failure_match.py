@@ -4,11 +4,16 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from aotlens.fit.failure_match import FailureMatch, match_failure
-from aotlens.fit.failure_text import match_lines
+import pytest
+
+from aotlens.fit.failure_match import match_failure
 from aotlens.fit.snapshot import read_snapshot
-from aotlens.model.fit import Fit, FitAllocation, FitMoment, FitPoint
+from aotlens.model.fit import Fit, FitAllocation, FitMoment, FitPlan, FitPoint, GpuFit
+from aotlens.model.memory_snapshot import FailureMatch
 from aotlens.model.source import Span
+from aotlens.render.html.build import html_page
+from aotlens.view.step_memory.failures import avoided_lines, match_lines
+from aotlens.worker.fit_results import open_fit_results
 from tests.command import aotlens
 from tests.fit.snapshot_files import STACKS, block, failed_step, frame, out_of_memory, segment, write
 
@@ -96,6 +101,46 @@ def test_a_failure_in_the_backward_is_compared_with_its_highest_point(tmp_path: 
     assert dict(backward.kinds) == {"gradient": 3 * MIB}
 
 
+def avoided(match: FailureMatch) -> list[str]:
+    return list(avoided_lines(match))
+
+
+def test_edits_are_named_where_the_step_needs_more_than_is_left(tmp_path: Path) -> None:
+    fit = replace(prediction(graph_mib=30), fits=GpuFit("T4", 900 * MIB, 134 * MIB, True))
+    match = matched(tmp_path, fit)
+    assert (match.failed_bytes, match.capacity_bytes, match.step_bytes) == (5 * MIB, 138 * MIB, 134 * MIB)
+    assert (match.unexplained_bytes, match.target_bytes) == (10 * MIB, 128 * MIB)
+    need = "the step reserves 134.0 MiB, 128.0 MiB of 138.0 MiB are left beside the unexplained 10.0 MiB"
+    released = "The step also fits if what is unexplained is released"
+    plan = FitPlan(128 * MIB, 120 * MIB, ("Delete `x`",), outcome="equal", compared="2 parameters")
+    assert avoided(replace(match, avoided_by=plan)) == [
+        f"The failure would have been avoided by these edits: {need}",
+        "  - Delete `x`",
+        "  with them the step reserves 120.0 MiB: no extra work; training equal: 2 parameters",
+        released,
+    ]
+    close = replace(plan, peak_bytes=130 * MIB)
+    assert avoided(replace(match, avoided_by=close))[0] == (
+        f"No tested edits would have avoided the failure: {need}; these come closest"
+    )
+    none = FitPlan(128 * MIB, 134 * MIB)
+    assert avoided(replace(match, avoided_by=none)) == [
+        f"No tested edit would have avoided the failure: {need}",
+        released,
+    ]
+
+
+def test_a_step_that_fits_needs_no_edits(tmp_path: Path) -> None:
+    fit = replace(prediction(), fits=GpuFit("T4", 900 * MIB, 100 * MIB, True))
+    assert avoided(matched(tmp_path, fit)) == [
+        "The predicted step fits: it reserves 100.0 MiB, and torch could reserve 138.0 MiB"
+    ]
+    data = failed_step()
+    data["device_traces"] = [[]]
+    (snapshot,) = read_snapshot(str(write(tmp_path / "step.pickle", data)))
+    assert avoided(match_failure(snapshot, fit, "train.py")) == []
+
+
 SCRIPT = """\
 import torch
 layer = torch.nn.Linear(1024, 1024, bias=False).to("cuda")
@@ -140,3 +185,51 @@ def test_the_command_compares_a_snapshot_with_its_script(tmp_path: Path) -> None
     assert lines[6] == (16 * MIB, 16 * MIB)
     assert lines[2] == (4 * MIB, 4 * MIB)
     assert lines[4] == (64 * MIB, 0)
+
+
+WIDE = """\
+import torch
+
+layers = [torch.nn.Linear(512, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 512)]
+model = torch.nn.Sequential(*layers).to("cuda")
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+x = torch.randn(4096, 512, device="cuda")
+for step in range(9):
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_the_edits_that_would_have_avoided_a_failure_are_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTLENS_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "train.py").write_text(WIDE)
+    line = [frame("/job/train.py", 8, "<module>")]
+    held = (
+        block(8 * MIB, [frame("/job/train.py", 4, "<module>")]),
+        block(8 * MIB, [frame("/job/train.py", 6, "<module>")]),
+        block(72 * MIB, line),
+    )
+    snapshot = {"segments": [segment(*held)], "device_traces": [[out_of_memory(8 * MIB, 2 * MIB, line)]]}
+    path = write(tmp_path / "oom.pickle", snapshot)
+    ended = aotlens("fit", "--format", "json", path, "train.py", cwd=tmp_path)
+    (match,) = json.loads(ended.out)["matches"]
+    plan = match["avoided_by"]
+    assert (match["failed_bytes"], match["capacity_bytes"]) == (8 * MIB, 90 * MIB)
+    assert plan["peak_bytes"] <= plan["target_bytes"] <= 90 * MIB < match["step_bytes"]
+    assert plan["titles"]
+    assert plan["edits"]
+    assert plan["outcome"] in ("equal", "equal within tolerance")
+    results = open_fit_results()
+    assert results is not None
+    stored = results.find(str(tmp_path / "train.py"))
+    assert stored is not None
+    (kept,) = stored[0].failure_matches
+    assert kept.avoided_by is not None
+    assert kept.avoided_by.titles == tuple(plan["titles"])
+    page = html_page(stored[0], "oom.pickle")
+    assert "The failure would have been avoided by" in page
+    assert plan["titles"][0] in page

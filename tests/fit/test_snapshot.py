@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotlens.errors import UserError
-from aotlens.fit.snapshot import Failure, Holder, is_snapshot, read_snapshot
+from aotlens.fit.snapshot import is_snapshot, read_snapshot
 from aotlens.fit.snapshot_child import read_in_child
-from aotlens.fit.snapshot_text import snapshot_lines
+from aotlens.model.memory_snapshot import FailedAllocation, Holder
+from aotlens.model.report import Report
+from aotlens.render.html.build import html_page
+from aotlens.view.step_memory.snapshots import snapshot_lines
 from tests.fit.snapshot_files import MIB, STACKS, block, failed_step, segment, write
 
 
@@ -28,7 +31,7 @@ def test_the_bytes_of_each_line_and_phase(tmp_path: Path) -> None:
         Holder("forward", "/job/model.py", 41, "forward", 6 * MIB, 1),
         Holder("backward", "/job/train.py", 20, "main", 3 * MIB, 1),
     )
-    assert device.failure == Failure(5 * MIB, MIB, "/job/model.py", 41, "forward")
+    assert device.failure == FailedAllocation(5 * MIB, MIB, "/job/model.py", 41, "forward")
     assert (device.reserved_bytes, device.allocated_bytes) == (137 * MIB, 131 * MIB)
     assert (device.unused_bytes, device.largest_free_bytes) == (6 * MIB, 4 * MIB)
 
@@ -143,3 +146,10 @@ def test_names_that_would_act_on_a_terminal_are_made_safe(tmp_path: Path) -> Non
     text = "\n".join(snapshot_lines(device))
     assert "\x1b" not in text
     assert "\x07" not in text
+
+
+def test_a_page_shows_a_snapshot_without_a_script(tmp_path: Path) -> None:
+    devices = read_snapshot(str(write(tmp_path / "step.pickle", failed_step())))
+    page = html_page(Report("", "3.11", "fit step.pickle", memory_snapshots=devices), "step.pickle")
+    assert "out of memory on device 0: 5.0 MiB were asked for at /job/model.py:41 in forward" in page
+    assert "compiled code  /job/model.py:41 in forward" in page

@@ -7,8 +7,16 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from aotlens.model.failure import Failure
+from aotlens.model.fit import FitPlan
+from aotlens.model.memory_snapshot import (
+    FailedAllocation,
+    FailureMatch,
+    Holder,
+    MatchedHolder,
+    MemorySnapshot,
+)
 from aotlens.model.report import Report
-from tests.fit.sample import sample_fit_report
+from tests.fit.sample import sample_fit, sample_fit_report
 from tests.report.sample import sample_report
 from tests.tui.driving import NARROW, FakeTracing, drive, lines, lit, rows, screen_text, settle
 from tui.app import AotlensApp
@@ -112,6 +120,29 @@ def test_escape_cancels_a_run() -> None:
         assert lines(app, "step-summary") == [NOTHING, HOW]
 
     drive(scenario, opened(fitting))
+
+
+def test_a_snapshot_that_was_compared_is_shown_with_the_edits() -> None:
+    holder = Holder("forward", "train.py", 7, "main", 9 << 20, 1)
+    failed = FailedAllocation(2 << 20, 0, "train.py", 7, "main")
+    snapshot = MemorySnapshot(0, 10 << 20, 9 << 20, 1 << 20, (holder,), failed)
+    plan = FitPlan(10 << 20, 8 << 20, ("Delete `x`",))
+    match = FailureMatch(
+        "train.py", sample_fit().at, "at its peak", 9 << 20, 9 << 20, (MatchedHolder(holder, 9 << 20),)
+    )
+    match = replace(
+        match, failed_bytes=2 << 20, capacity_bytes=10 << 20, step_bytes=12 << 20, avoided_by=plan
+    )
+    report = replace(sample_fit_report(), memory_snapshots=(snapshot,), failure_matches=(match,))
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("F")
+        shown = lines(app, "step-notes")
+        assert shown[0] == "out of memory on device 0: 2.0 MiB were asked for at train.py:7 in main"
+        assert any(line.startswith("The failure would have been avoided by these edits") for line in shown)
+        assert "  - Delete `x`" in shown
+
+    drive(scenario, opened(FakeFitting(report)))
 
 
 def test_a_saved_report_shows_its_step_and_cannot_run() -> None:

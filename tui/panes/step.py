@@ -3,6 +3,7 @@
 Invariant: opening the tab runs nothing of the user's; it looks for a result whose files are unchanged.
 """
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,6 +14,7 @@ from aotlens.model.failure import Failure
 from aotlens.model.fit import Fit
 from aotlens.model.report import Report
 from aotlens.view.tabs.fit import (
+    failure_lines,
     fit_kind_listing,
     fit_line_listing,
     fit_notes,
@@ -129,7 +131,7 @@ class StepPane(Pane):
         home = self.subject.target.file if self.subject is not None else None
         self.query_one("#step-lines", VirtualTable).show(fit_line_listing(fit, home))
         self.query_one("#step-kinds", VirtualTable).show(fit_kind_listing(fit))
-        self.query_one("#step-notes", LineList).show(tuple(fit_notes(fit)))
+        self.query_one("#step-notes", LineList).show(tuple(self._notes(fit)))
         self.call_after_refresh(self._focus_rows)
 
     def _focus_rows(self) -> None:
@@ -142,6 +144,12 @@ class StepPane(Pane):
         if self.report is None or self.fit is None:
             return state
         return (*state, *fit_summary(self.fit, self.report.incomplete))
+
+    def _notes(self, fit: Fit) -> Iterator[Line]:
+        """Yield the memory snapshot that the step was compared with, if any, then the notes of the step."""
+        if self.report is not None:
+            yield from failure_lines(self.report.memory_snapshots, self.report.failure_matches)
+        yield from fit_notes(fit)
 
     def _state(self) -> tuple[Line, ...]:
         """Return the lines about the run, or about what is missing."""

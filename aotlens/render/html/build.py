@@ -10,7 +10,7 @@ from aotlens._version import __version__
 from aotlens.model.report import Dynamo, Report, Target
 from aotlens.model.spans import file_key
 from aotlens.render.html.encode import Encoder, Json
-from aotlens.render.html.fit_tab import fit_target
+from aotlens.render.html.fit_tab import fit_target, snapshot_target
 from aotlens.render.html.tabs import dynamo_tabs, tabs
 from aotlens.view.quantities import human_bytes, target_summary
 from aotlens.view.tabs.marks import SEVERITY_LETTERS, line_marks
@@ -42,6 +42,8 @@ def html_page(report: Report, name: str) -> str:
         targets = [_dynamo(report.dynamo, encoder)]
     if not targets and report.fit is not None:
         targets = [fit_target(report, report.fit, encoder)]
+    elif not targets and report.memory_snapshots:
+        targets = [snapshot_target(report, encoder)]
     data: dict[str, object] = {
         "title": name,
         "made_by": _made_by(report),
@@ -75,7 +77,8 @@ def _file(name: str) -> str:
 
 
 def _made_by(report: Report) -> str:
-    return f"aotlens {__version__} · torch {report.torch} · Python {report.python}"
+    torch = f" · torch {report.torch}" if report.torch else ""
+    return f"aotlens {__version__}{torch} · Python {report.python}"
 
 
 def _target(report: Report, index: int, encoder: Encoder) -> Json:

@@ -6,14 +6,17 @@ Invariant: every line about an expression leads to it, and the rows of each tabl
 from collections.abc import Iterator, Sequence
 
 from aotlens.model.fit import Distribution, Fit, FitLine, FitPoint, KindBytes, kind_name
+from aotlens.model.memory_snapshot import FailureMatch, MemorySnapshot
 from aotlens.model.source import Span
 from aotlens.model.spans import line_of, texts
 from aotlens.view.names import without_default
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import human_bytes, percent
 from aotlens.view.step_memory.advice import ADVICE, advice_rows, plan_lines
+from aotlens.view.step_memory.failures import avoided_lines, match_lines
 from aotlens.view.step_memory.largest import largest_lines
 from aotlens.view.step_memory.ranks import collective_lines, collectives_summary, rank_lines, ranks_words
+from aotlens.view.step_memory.snapshots import snapshot_lines
 from aotlens.view.step_memory.step import (
     gpu_lines,
     kind_rows,
@@ -37,6 +40,7 @@ from aotlens.view.tabs.tables.rows import (
 
 __all__ = [
     "STEP_MEMORY",
+    "failure_lines",
     "fit_kind_listing",
     "fit_line_listing",
     "fit_notes",
@@ -139,6 +143,21 @@ def _advice(fit: Fit) -> Iterator[Line]:
         first, *rest = advice_rows(row)
         yield Line((Part(first, "ok"),), link, wrap=True)
         yield from (Line((Part(text, "dim"),), link, wrap=True) for text in rest)
+
+
+def failure_lines(snapshots: Sequence[MemorySnapshot], matches: Sequence[FailureMatch]) -> Iterator[Line]:
+    """Yield who held memory when an allocation failed, and the edits that would have avoided it."""
+    for snapshot in snapshots:
+        first, *rest = snapshot_lines(snapshot)
+        yield Line((Part(first, "title" if snapshot.failure is None else "error"),), wrap=True)
+        yield from (Line((Part(text),)) for text in rest)
+    for match in matches:
+        first, *rest = match_lines(match)
+        yield Line((Part(first, "heading"),), _link(match.predicted_at.span), wrap=True)
+        yield from (Line((Part(text),)) for text in rest)
+        edits = () if match.avoided_by is None else match.avoided_by.edits
+        link = Link(tuple(edit.span for edit in edits)) if edits else NO_LINK
+        yield from (Line((Part(text),), link, wrap=True) for text in avoided_lines(match))
 
 
 def fit_kind_listing(fit: Fit) -> Listing:

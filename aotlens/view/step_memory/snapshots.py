@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from aotlens.fit.snapshot import Holder, MemorySnapshot
+from aotlens.model.memory_snapshot import Holder, MemorySnapshot
 from aotlens.model.spans import shown_path
 from aotlens.view.quantities import counted, human_bytes
 
