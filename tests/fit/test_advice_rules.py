@@ -107,6 +107,43 @@ def test_micro_batches_add_up_the_loss_that_is_printed() -> None:
     ]
 
 
+def accumulated(loss: str, *facts: NameFact) -> list[str]:
+    """The new lines of two micro batches of a step whose forward and backward are these lines."""
+    first, last = TEXT.index("    prediction"), TEXT.index("    optimizer.step")
+    text = f"{TEXT[:first]}{loss}{TEXT[last:].replace('loss.item()', 'step')}"
+    line = 1 + text[: text.index("backward(")].count("\n")
+    names = replace(NAMES, line=line, names=(*NAMES.names, *facts))
+    made = Script({"train.py": text}, names, Fit(100, FitMoment("backward")))
+    return changed_lines("gradient accumulation", of=made)
+
+
+def test_a_loss_without_a_name_is_weighted_in_place() -> None:
+    assert accumulated("    (model(x) - y).square().mean().backward()\n") == [
+        "    for x_part, y_part in zip(x.chunk(2), y.chunk(2)):",
+        "        ((model(x_part) - y_part).square().mean() * len(x_part) / len(x)).backward()",
+    ]
+    assert accumulated("    (model(x).sum() + y.sum()).backward()\n")[1] == (
+        "        ((model(x_part).sum() + y_part.sum()) * len(x_part) / len(x)).backward()"
+    )
+    assert accumulated("    accelerator.backward(model(x) - y)\n")[1] == (
+        "        accelerator.backward((model(x_part) - y_part) * len(x_part) / len(x))"
+    )
+
+
+def test_a_batch_may_be_a_dict_or_a_list() -> None:
+    fact = NameFact("batch", "tensors", "dict", (6, 4), first="['ids']")
+    parts = "(dict(zip(batch, parts)) for parts in zip(*(rows.chunk(2) for rows in batch.values())))"
+    assert accumulated("    model(**batch).loss.backward()\n", fact) == [
+        f"    for batch_part in {parts}:",
+        "        (model(**batch_part).loss * len(batch_part['ids']) / len(batch['ids'])).backward()",
+    ]
+    fact = NameFact("data", "tensors", "list", (6, 4), first="[0]")
+    assert accumulated("    model(*data, y).backward()\n", fact) == [
+        "    for data_part, y_part in zip(zip(*(rows.chunk(2) for rows in data)), y.chunk(2)):",
+        "        (model(*data_part, y_part) * len(data_part[0]) / len(data[0])).backward()",
+    ]
+
+
 def test_forward_values_are_deleted_before_the_backward() -> None:
     assert changed_lines("del", of=script()) == ["    del prediction"]
 

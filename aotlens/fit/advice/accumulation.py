@@ -13,7 +13,8 @@ becomes
         loss_total += loss.detach() * len(x_part) / len(x)
     loss = loss_total
 
-Tensors with one row for each sample that are read later, such as logits, are concatenated instead.
+Tensors with one row for each sample that are read later, such as logits, are concatenated instead.  A batch
+may also be a dict or list of tensors.
 """
 
 import ast
@@ -21,14 +22,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aotlens.fit.advice.gradients import owner_of_call
+from aotlens.fit.advice.jobs import NameFact
 from aotlens.fit.advice.proposals import Proposal, Site, proposal
-from aotlens.fit.advice.step import INDENT, TrainingStep, lines_of, names_in
+from aotlens.fit.advice.step import INDENT, TrainingStep, backward_calls, lines_of, names_in
+from aotlens.fixes.source import Source
 from aotlens.model.edits import edited
 from aotlens.model.source import Edit, Span
 
 __all__ = ["micro_batches"]
 
 PARTS = (2, 4, 8)
+BATCHES = ("tensor", "tensors")
+MOST_SIZES = 3
+"""First sizes that are tried as that of the batch."""
 
 
 def micro_batches(site: Site) -> Iterator[Proposal | None]:
@@ -51,9 +57,10 @@ def _batches(site: Site, step: TrainingStep) -> Iterator[tuple[str, ...]]:
     by_size: dict[int, list[str]] = {}
     for name in sorted(read):
         fact = site.names.get(name)
-        if fact is not None and fact.kind == "tensor" and not fact.requires_grad and fact.shape:
+        if fact is not None and fact.kind in BATCHES and not fact.requires_grad and fact.shape:
             by_size.setdefault(fact.shape[0], []).append(name)
-    for size, names in sorted(by_size.items(), key=lambda row: -len(row[1])):
+    sizes = sorted(by_size.items(), key=lambda row: -len(row[1]))
+    for size, names in sizes[:MOST_SIZES]:
         if size >= min(PARTS):
             yield tuple(names)
 
@@ -62,7 +69,7 @@ def _accumulated(
     site: Site, step: TrainingStep, batch: Sequence[str], parts: int, is_mean: bool
 ) -> Proposal | None:
     source, statements = step.source, step.statements
-    loss = _loss(site, step)
+    loss = _loss(step)
     indent = source.indent(statements[0])
     stored = set().union(*(names_in(statement, ast.Store) for statement in statements))
     used = sorted(name for name in stored if step.is_read_after(name))
@@ -73,10 +80,11 @@ def _accumulated(
     rows = {name for name in used if _shape(site, name)[:1] == _shape(site, first)[:1]}
     if rows and not source.imports("torch"):
         return None
-    share = f" * len({first}_part) / len({first})" if is_mean else ""
+    row = site.names[first].first
+    share = f" * len({first}_part{row}) / len({first}{row})" if is_mean else ""
     zeroed = [statement for statement in statements if owner_of_call(statement, "zero_grad") is not None]
     body = _body(step, batch, zeroed, (loss, share))
-    chunks = [f"{name}.chunk({parts})" for name in batch]
+    chunks = [_chunks(site.names[name], parts) for name in batch]
     loop = f"for {first}_part in {chunks[0]}:"
     if len(batch) > 1:
         loop = f"for {', '.join(f'{name}_part' for name in batch)} in zip({', '.join(chunks)}):"
@@ -95,14 +103,36 @@ def _accumulated(
     return proposal("gradient accumulation", "gradient accumulation", title, Edit(span, text))
 
 
-def _loss(site: Site, step: TrainingStep) -> ast.Name | None:
-    """Return the name of the loss in the statement that calls the backward."""
-    for node in ast.walk(step.backward):
-        if isinstance(node, ast.Name):
-            fact = site.names.get(node.id)
-            if fact is not None and fact.kind == "tensor" and fact.requires_grad:
-                return node
-    return None
+def _chunks(fact: NameFact, parts: int) -> str:
+    """Return the expression whose items are the parts of a batch."""
+    name = fact.name
+    if fact.kind == "tensor":
+        return f"{name}.chunk({parts})"
+    if fact.first == "[0]":
+        return f"zip(*(rows.chunk({parts}) for rows in {name}))"
+    values = f"zip(*(rows.chunk({parts}) for rows in {name}.values()))"
+    return f"(dict(zip({name}, parts)) for parts in {values})"
+
+
+def _loss(step: TrainingStep) -> ast.expr | None:
+    """Return the loss in the statement that calls the backward: its receiver, or its argument."""
+    call = next(backward_calls(step.backward), None)
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return None
+    return call.args[0] if call.args else call.func.value
+
+
+def _scaled(source: Source, loss: ast.expr, share: str) -> list[Edit]:
+    """Multiply the loss in place; names in it may be edited too, so that nothing of it is replaced."""
+    span = source.span(loss)
+    is_receiver = isinstance(source.parents.get(loss), ast.Attribute)
+    before, after = ("(", f"{share})") if is_receiver else ("", share)
+    if source.grouped(loss) != source.code(loss):  # a receiver like this is in parentheses already
+        before, after = "(", f"){share}"
+    return [
+        Edit(Span(span.file, span.line, span.col, span.line, span.col), before),
+        Edit(Span(span.file, span.end_line, span.end_col, span.end_line, span.end_col), after),
+    ]
 
 
 def _is_number_or_tensor(site: Site, name: str) -> bool:
@@ -122,7 +152,7 @@ def _collected(site: Site, name: str, share: str, *, is_row: bool) -> str:
 
 
 def _body(
-    step: TrainingStep, batch: Sequence[str], left_out: Sequence[ast.stmt], loss: tuple[ast.Name, str]
+    step: TrainingStep, batch: Sequence[str], left_out: Sequence[ast.stmt], loss: tuple[ast.expr, str]
 ) -> str:
     """Return the statements with the parts in place of the batch, indented."""
     source, lines = step.source, []
@@ -135,7 +165,7 @@ def _body(
             if isinstance(node, ast.Name) and node.id in batch
         ]
         if statement is step.backward and loss[1]:
-            edits.append(source.replace(loss[0], f"({loss[0].id}{loss[1]})"))
+            edits += _scaled(source, *loss)
         text = source.between(lines_of(source, statement, statement))
         text = edited(text, [_moved(edit, 1 - statement.lineno) for edit in edits])
         lines += [INDENT + row if row.strip() else row for row in text.splitlines(keepends=True)]

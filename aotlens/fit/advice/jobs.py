@@ -23,12 +23,15 @@ class NameFact:
     """A name at the backward, and its value."""
 
     name: str
-    kind: Literal["tensor", "number", "module", "optimizer"]
+    kind: Literal["tensor", "tensors", "number", "module", "optimizer"]
+    """`tensors` is a dict, list or tuple of tensors with the same first size."""
     type_name: str
     """The class: `Sequential`, `AdamW`."""
     shape: tuple[int, ...] = ()
-    """Of a tensor."""
+    """Of a tensor, or of the first of several."""
     requires_grad: bool = False
+    first: str = ""
+    """The subscript of the first of several tensors: `[0]`, `['input_ids']`."""
     length: int = 0
     """Of a module that contains a sequence, its items."""
     is_compiled: bool = False

@@ -4,7 +4,7 @@ Invariant: the script is ended before the backward runs.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import FrameType
 from typing import Any
@@ -89,6 +89,26 @@ def _facts(values: Mapping[str, Any]) -> Iterator[NameFact]:
             )
         elif isinstance(value, torch.optim.Optimizer):
             yield NameFact(name, "optimizer", type_name)
+        elif isinstance(value, Mapping | list | tuple) and (fact := _several(name, value)) is not None:
+            yield fact
+
+
+def _several(name: str, value: Mapping[Any, Any] | Sequence[Any]) -> NameFact | None:
+    """Describe a container of tensors; None if they are not the same rows of a batch."""
+    is_mapping = isinstance(value, Mapping)
+    tensors = list(value.values() if isinstance(value, Mapping) else value)
+    if not tensors or not all(isinstance(tensor, torch.Tensor) and tensor.dim() for tensor in tensors):
+        return None
+    if len({tensor.shape[0] for tensor in tensors}) > 1:
+        return None
+    return NameFact(
+        name,
+        "tensors",
+        "dict" if is_mapping else type(value).__name__,
+        tuple(map(int, tensors[0].shape)),
+        requires_grad=any(tensor.requires_grad for tensor in tensors),
+        first=f"[{next(iter(value))!r}]" if is_mapping else "[0]",
+    )
 
 
 if __name__ == "__main__":

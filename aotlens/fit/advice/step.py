@@ -11,7 +11,16 @@ from aotlens.fit.advice.jobs import NameFact, NamesOutcome
 from aotlens.fixes.source import Source
 from aotlens.model.source import Edit, Span
 
-__all__ = ["TrainingStep", "backward_ordinal", "find_step", "indented", "lines_of", "names_in", "wrapped"]
+__all__ = [
+    "TrainingStep",
+    "backward_calls",
+    "backward_ordinal",
+    "find_step",
+    "indented",
+    "lines_of",
+    "names_in",
+    "wrapped",
+]
 
 INDENT = "    "
 
@@ -61,23 +70,26 @@ class TrainingStep:
 
 def backward_ordinal(source: Source, line: int) -> int | None:
     """Return which of the calls of a backward in the file is on this line; None for another line."""
-    calls = list(_backward_calls(source))
+    calls = list(backward_calls(source.tree))
     lines = [range(call.lineno, (call.end_lineno or call.lineno) + 1) for call in calls]
     return next((index for index, span in enumerate(lines) if line in span), None)
 
 
-def _backward_calls(source: Source) -> Iterator[ast.Call]:
+def backward_calls(tree: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls of a backward in source order."""
     calls = [
         node
-        for node in source.nodes(ast.Call)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("backward", "manual_backward")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("backward", "manual_backward")
     ]
     yield from sorted(calls, key=lambda call: (call.lineno, call.col_offset))
 
 
 def find_step(source: Source, ordinal: int, outcome: NamesOutcome) -> TrainingStep | None:
     """Return the step whose backward is that call of the file, which may be an edited copy."""
-    calls = list(_backward_calls(source))
+    calls = list(backward_calls(source.tree))
     statement = source.statement(calls[ordinal]) if ordinal < len(calls) else None
     if statement is None:
         return None
