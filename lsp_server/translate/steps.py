@@ -21,16 +21,21 @@ OPTIMIZER = "optim"
 
 def step_lenses(views: Views, path: str, uri: str, lines: Sequence[str]) -> list[types.CodeLens]:
     """Return the step's total at its line, or the question at each call of an optimizer's step."""
-    results = list(_at_step(views, path))
+    calls = step_calls(lines)
+    results = list(_at_step(views, path, calls))
     if results:
         return results
-    if path in views.steps or not any(OPTIMIZER in line for line in lines):
+    return [] if path in views.steps else [_lens(number, ASK, uri) for number in calls]
+
+
+def step_calls(lines: Sequence[str]) -> list[int]:
+    """Return the lines, 0-based, that look like a call of an optimizer's step."""
+    if not any(OPTIMIZER in line for line in lines):
         return []
-    calls = (number for number, line in enumerate(lines) if STEP_CALL.match(line))
-    return [_lens(number, ASK, uri) for number in calls]
+    return [number for number, line in enumerate(lines) if STEP_CALL.match(line)]
 
 
-def _at_step(views: Views, path: str) -> Iterator[types.CodeLens]:
+def _at_step(views: Views, path: str, calls: Sequence[int]) -> Iterator[types.CodeLens]:
     for held, view in views.steps_in(path):
         fit = held.report.fit
         span = step_span(fit) if fit is not None else None
@@ -38,8 +43,11 @@ def _at_step(views: Views, path: str) -> Iterator[types.CodeLens]:
             continue
         text_range = span_range(view, span)
         if text_range is not None:
+            line = text_range.start.line
+            # A step that allocates nothing has no line of its own in the result.
+            line = calls[0] if span == fit.at.span and calls else line
             stale = "" if held.is_fresh else "before edits: "
-            yield _lens(text_range.start.line, stale + step_words(fit), uri_of(views, held.key[0]))
+            yield _lens(line, stale + step_words(fit), uri_of(views, held.key[0]))
 
 
 def _lens(line: int, title: str, uri: str) -> types.CodeLens:
