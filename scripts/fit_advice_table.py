@@ -14,11 +14,14 @@ script and the same source of `aotlens.fit`, with `--stale-ok` also for other so
 import argparse
 import hashlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -27,6 +30,7 @@ from aotlens.errors import ReportError
 from aotlens.model.codec import decode_record, encode_record, loads
 from aotlens.model.edits import edited
 from aotlens.model.fit import Fit
+from aotlens.model.source import Edit
 from aotlens.view.quantities import human_bytes
 from scripts.fit_table import (
     EXAMPLES,
@@ -133,7 +137,7 @@ def engine_digest() -> str:
 def advised(script: str) -> Row:
     """Return the plan for a script and its measured peak."""
     words = argv_of(script)
-    fit, problem = _fit([script, *words])
+    fit, problem = fit_of([script, *words])
     if fit is None:
         return Row(script, left_out=problem)
     if not fit.step or not fit.is_periodic:
@@ -141,7 +145,7 @@ def advised(script: str) -> Row:
     if _static_share(fit) > MOST_STATIC:
         return Row(script, left_out="parameters and optimizer state need more than 65 %")
     peak = fit.step_peak_bytes
-    fit, problem = _fit(["--target", SHARE, script, *words])
+    fit, problem = fit_of(["--target", SHARE, script, *words])
     if fit is None or fit.plan is None:
         return Row(script, peak=peak, problem=problem or "no plan")
     plan = fit.plan
@@ -157,33 +161,43 @@ def _static_share(fit: Fit) -> float:
     return static / max(fit.step_peak_bytes, 1)
 
 
-def _fit(words: Sequence[str]) -> tuple[Fit | None, str]:
+def fit_of(words: Sequence[str]) -> tuple[Fit | None, str]:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [sys.executable, "-m", "aotlens", "fit", "--format", "json", "-o", file.name, *words]
-        try:
-            done = subprocess.run(
-                command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return None, f"not done after {SECONDS} s"
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        ) as process:
+            try:
+                _, errors = process.communicate(timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGINT)  # the trials end with it
+                return None, f"not done after {SECONDS} s"
         text = Path(file.name).read_text(encoding="utf-8")
         if not text:  # exit code 1 means that a target is not reached
-            return None, done.stderr.strip().rpartition("\n")[2]
+            return None, errors.strip().rpartition("\n")[2]
         return loads(text).fit, ""
 
 
 def _measured(script: str, words: Sequence[str], fit: Fit) -> tuple[int, str]:
-    """Measure the edited script in the folder of the script, so that it finds its data."""
+    """Measure the script with the edits of its plan."""
     assert fit.plan is not None
+    with edited_copy(script, fit.plan.edits) as copy:
+        size_bytes, problem = in_fork(lambda: measured(copy, words, *calls_of(fit)))
+    return size_bytes or 0, problem
+
+
+@contextmanager
+def edited_copy(script: str, edits: Sequence[Edit]) -> Iterator[str]:
+    """Write a copy with the edits into the folder of the script, where it finds its data; yield its path."""
     path = ROOT / script
-    edits = [edit for edit in fit.plan.edits if Path(edit.span.file).name == path.name]
+    own = [edit for edit in edits if Path(edit.span.file).name == path.name]
     copy = path.with_name(COPY + path.name)
-    copy.write_text(edited(path.read_text(encoding="utf-8"), edits), encoding="utf-8")
+    copy.write_text(edited(path.read_text(encoding="utf-8"), own), encoding="utf-8")
     try:
-        size_bytes, problem = in_fork(lambda: measured(str(copy), words, *calls_of(fit)))
+        yield str(copy)
     finally:
         copy.unlink()
-    return size_bytes or 0, problem
 
 
 def table(rows: Sequence[Row]) -> str:
