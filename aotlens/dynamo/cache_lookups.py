@@ -26,7 +26,9 @@ _GRAPH = "gm"
 MOST_KEYS = 200
 """The most keys of a script that are remembered between runs."""
 MOST_PARTS = 3
-LONGEST_VALUE = 60
+LONGEST_VALUE = 400
+"""The characters of a value that are stored, so that the difference between two is within them."""
+LONGEST_SHOWN = 60
 NEW_GRAPH = "no such graph was compiled before"
 NO_PARTS = "torch names no parts of this key; the lookups of its graphs say more"
 
@@ -63,10 +65,14 @@ def parts_of(lines: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Parse the parts of a key as torch prints them."""
     matches = (_LINE.fullmatch(line) for line in lines)
     return {
-        match["name"]: (match["hash"], " ".join(match["value"].split())[:LONGEST_VALUE])
-        for match in matches
-        if match is not None
+        match["name"]: (match["hash"], _value_text(match["value"])) for match in matches if match is not None
     }
+
+
+def _value_text(value: str) -> str:
+    """Return the beginning of a value on one line; empty for settings that torch stores as bytes."""
+    text = " ".join(value.split())[:LONGEST_VALUE]
+    return text if text.isprintable() and "\ufffd" not in text else ""
 
 
 def cause_of(
@@ -104,6 +110,18 @@ def _part_words(name: str, old: tuple[str, str] | None, new: tuple[str, str] | N
     if match is not None:
         groups = {"inductor_config": "setting", "example_inputs": "input", "fx_kwargs": "option"}
         words = f"{groups.get(match['group'], match['group'].replace('_', ' '))} {match['entry']}"
-    if old is None or new is None or old[1] == new[1]:
-        return words
-    return f"{words} ({old[1]}, now {new[1]})"
+    change = "" if old is None or new is None else _change(old[1], new[1])
+    return f"{words} ({change})" if change else words
+
+
+def _change(old: str, new: str) -> str:
+    """`False, now True`: of long values the first item that differs; empty where none is known."""
+    if old == new or not (old and new):
+        return ""
+    if max(len(old), len(new)) > LONGEST_SHOWN:
+        first, second = old.rstrip(")").split(", "), new.rstrip(")").split(", ")
+        pairs = zip(first, second, strict=True) if len(first) == len(second) else ()
+        old, new = next((pair for pair in pairs if pair[0] != pair[1]), (old, new))
+    if max(len(old), len(new)) > LONGEST_SHOWN:
+        return ""
+    return f"{old}, now {new}"

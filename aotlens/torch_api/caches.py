@@ -8,7 +8,7 @@ from aotlens.torch_api.dynamo_events import CacheEvent, DynamoListener, log_exce
 from aotlens.torch_api.dynamo_frames import current_compile
 from aotlens.torch_api.patching import Current
 
-__all__ = ["dynamo_cache_counts", "load_with_key", "prepare_key", "trace_structured"]
+__all__ = ["aot_key_parts", "dynamo_cache_counts", "load_with_key", "prepare_key", "trace_structured"]
 
 _AOT_CACHE = "aotautograd_cache_"
 """How the names begin of what torch logs of its cache of AOT results."""
@@ -28,6 +28,19 @@ def trace_structured(original: Callable[..., Any], current: Current) -> Any:
         return original(name, metadata_fn, *args, **kwargs)
 
     return log
+
+
+def aot_key_parts(original: Callable[..., Any], current: Current) -> Any:
+    """The parts of a key of the AOT layer's cache, which torch lists only when it logs them."""
+
+    def lines(pickler: Any, details: Any, key: str) -> Any:
+        parts = original(pickler, details, key)
+        if not parts and current() is not None:
+            with log_exceptions():
+                parts = pickler.debug_lines(details)
+        return parts
+
+    return lines
 
 
 def prepare_key(original: Callable[..., Any], current: Current) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from aotlens.torch_api.caches import load_with_key, prepare_key, trace_structured
+from aotlens.torch_api.caches import aot_key_parts, load_with_key, prepare_key, trace_structured
 from aotlens.torch_api.dynamo import call_without_events, create_proxy, keep_hidden, wrap_compiled
 from aotlens.torch_api.dynamo_listener import DYNAMO_EVENTS, HOOKS
 from aotlens.torch_api.fake_kernels import grouped_mm, own_results, view
@@ -206,6 +206,13 @@ LISTEN = Scope(
             Attribute("torch._logging", "trace_structured"),
             trace_structured,
             "lookups in caches are reported",
+        ),
+        Patch(
+            Attribute("torch._functorch._aot_autograd.autograd_cache", "_get_debug_lines_for_cache_key"),
+            aot_key_parts,
+            "causes of misses are reported; from 2.13 on the parts of a key are not listed unless logged",
+            needs_loaded=True,
+            is_optional=True,
         ),
         Patch(
             Attribute("torch._inductor.codecache:FxGraphCache", "prepare_key"),
