@@ -99,6 +99,53 @@ def f(x):
     "float_and_int": script("def f(x):\n    return x * float(x[0]) + int(x[1])\n", "f(x)", "f(x + 1)"),
     "item_as_size": script("def f(x):\n    return x + torch.arange(int(x[3])).sum()\n", "f(x)", "f(x + 1)"),
     "tolist": script("def f(x):\n    for v in x.tolist():\n        x = x + v\n    return x\n", "f(x)"),
+    "tensor_as_condition": script(
+        """\
+def f(x, is_large):
+    y = x.sin()
+    if is_large:
+        y = y / 2
+    return y.cos()
+""",
+        "f(x, x.sum() > 5)",
+        "f(x, x.sum() > 50)",
+    ),
+    "tolist_in_branch": script(
+        """\
+def f(x):
+    first, second = x[:2].tolist()
+    if first > second:
+        x = x / 2
+    return x.sin()
+""",
+        "f(x)",
+        "f(-x)",
+    ),
+    "operator_in_try": script(
+        """\
+def f(x):
+    try:
+        y = torch.masked_select(x, x > 2)
+    except RuntimeError:
+        y = x
+    return y + 1
+""",
+        "f(x)",
+        "f(-x)",
+    ),
+    "item_in_try": script(
+        """\
+def f(x):
+    try:
+        scale = x.sum().item()
+        x = x / scale
+    except ZeroDivisionError:
+        x = x + 1
+    return x.sin()
+""",
+        "f(x)",
+        "f(-x)",
+    ),
     "print": script('def f(x):\n    y = x.sin()\n    print("sum:", y.sum())\n    return y.cos()\n', "f(x)"),
     "print_shape": script(
         'def f(x):\n    y = x.sin()\n    print("sum:", y.shape)\n    return y.cos()\n', "f(x)"
@@ -285,6 +332,18 @@ cache = [x]
 for _ in range(4):
     print(f(x, cache))
     cache.append(x)
+""",
+    "growing_cache": f"""\
+{HEAD}@torch.compile(backend="eager", dynamic=False)
+def attend(query, keys):
+    return torch.softmax(query @ keys.T, -1) @ keys
+
+
+keys = torch.ones(2, 4)
+for _ in range(4):
+    output = attend(torch.ones(1, 4), keys)
+    keys = torch.cat([keys, output])
+    print(output)
 """,
     "gradient_of_the_other_side": f"""\
 {HEAD}{COMPILED}def f(x):
