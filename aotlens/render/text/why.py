@@ -1,5 +1,6 @@
 """The output of `aotlens why`: one screen, the tried fixes, and one line for other commands."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -144,9 +145,8 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
 
 
 def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
-    title = (
-        f"{problem.title} in {problem.function}" if problem.function not in problem.title else problem.title
-    )
+    is_named = re.search(rf"(?<!\w){re.escape(problem.function)}(?!\w)", problem.title) is not None
+    title = problem.title if is_named else f"{problem.title} in {problem.function}"
     style = "bold red" if problem.kind == "code in eager" else "bold yellow"
     where = location(problem.span) if problem.span is not None else ""
     cost = f"  {human_seconds(problem.seconds)}" if problem.seconds else ""
