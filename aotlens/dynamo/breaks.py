@@ -55,8 +55,6 @@ class BreakFacts:
     compilations: dict[str, None] = field(default_factory=dict)
     lines: set[tuple[str, int]] = field(default_factory=set)
     """Where the functions that it splits resume: file and line of the expression in each root."""
-    crossing: dict[int, int] = field(default_factory=dict)
-    """Bytes of the tensors that cross it, by tensor."""
 
 
 class Breaks:
@@ -64,14 +62,9 @@ class Breaks:
 
     def __init__(self) -> None:
         self._facts: dict[object, BreakFacts] = {}
-        self._ended: dict[str, BreakFacts] = {}
 
     def __iter__(self) -> Iterator[BreakFacts]:
         return iter(self._facts.values())
-
-    def ending(self, compile_id: str) -> BreakFacts | None:
-        """Return the break at which the graph of a compilation ends."""
-        return self._ended.get(compile_id)
 
     def at_line(self, file: str, line: int) -> BreakFacts | None:
         """Return the break after which a resume function continues."""
@@ -88,8 +81,6 @@ class Breaks:
         known.splits |= facts.splits
         known.compilations |= facts.compilations
         known.lines |= facts.lines
-        if loss.compile_id:
-            self._ended[loss.compile_id] = known
         return known
 
     def _cause_of(self, facts: BreakFacts) -> BreakFacts | None:

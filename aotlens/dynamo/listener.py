@@ -16,6 +16,7 @@ from aotlens.capture.provenance.frames import calling_frames, is_first_party_fil
 from aotlens.dynamo.breaks import Breaks, is_limit
 from aotlens.dynamo.cache_lookups import CacheLog
 from aotlens.dynamo.compile_time import DYNAMO, FIRST_RUN, Clock
+from aotlens.dynamo.graph_edges import graph_edges
 from aotlens.dynamo.graph_transfers import GraphTransfers
 from aotlens.dynamo.recompilations import FailedGuard, closest_entry, failed_guard
 from aotlens.dynamo.spans import span_of, statement_span, user_frame
@@ -312,6 +313,9 @@ class Listener:
         if compile_id not in owner.compilations:
             owner.compilations[compile_id] = CompilationFacts(compile_id, part, len(owner.compilations))
         return owner.compilations[compile_id]
+
+    def captures(self, graph: DynamoGraph, nodes: Sequence[Any]) -> None:
+        self.crossings.edges[self._known_id(graph.compile_id)] = graph_edges(nodes)
 
     def runs(self, graph: DynamoGraph, inputs: Sequence[Any]) -> Callable[[Any], None]:
         owner, part = self._owner(graph.code)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aotlens.dynamo.breaks import CAPTURED_WHOLE, BreakFacts, enclosing_qualname
 from aotlens.dynamo.compile_time import FIRST_RUN, OTHER, Clock
+from aotlens.dynamo.graph_edges import EdgeOperator, user_line
 from aotlens.dynamo.guard_names import user_name
 from aotlens.dynamo.hints import hint_of
 from aotlens.dynamo.listener import CompilationFacts, FunctionFacts, Listener, MeasuredGuards
@@ -23,6 +24,7 @@ from aotlens.model.dynamo import (
     DynamoFunction,
     DynamoGuard,
     LineSeconds,
+    PreventedFusion,
     Seconds,
     Skipped,
     Specialisation,
@@ -143,6 +145,7 @@ def _break(facts: BreakFacts, listener: Listener) -> Break:
         graphs=_graphs(facts, listener),
         tensors=len(crossing),
         bytes=sum(crossing.values()),
+        fusions=tuple(_fusions(facts, listener)),
         fails_fullgraph=facts.code not in CAPTURED_WHOLE,
     )
 
@@ -160,6 +163,23 @@ def _crossing(facts: BreakFacts, listener: Listener) -> Mapping[int, int]:
         if largest:
             return largest
     return {}
+
+
+def _fusions(facts: BreakFacts, listener: Listener) -> Iterator[PreventedFusion]:
+    """Yield the pairs of operators that the break keeps apart, each once for all compilations."""
+    unfused = listener.crossings.unfused
+    pairs = (pair for entry in facts.compilations for pair in unfused.get(entry, ()))
+    yield from dict.fromkeys(
+        PreventedFusion(
+            producer.name, consumer.name, _span_of_operator(producer), _span_of_operator(consumer)
+        )
+        for producer, consumer in pairs
+    )
+
+
+def _span_of_operator(edge_operator: EdgeOperator) -> Span | None:
+    line = user_line(edge_operator.stack)
+    return None if line is None else statement_span(*line)
 
 
 def _graphs(facts: BreakFacts, listener: Listener) -> int:

@@ -38,6 +38,7 @@ __all__ = [
     "DynamoGuard",
     "FixOutcome",
     "LineSeconds",
+    "PreventedFusion",
     "ProcessKind",
     "Seconds",
     "Skipped",
@@ -83,6 +84,19 @@ class Compilation:
 
 
 @dataclass(frozen=True, slots=True)
+class PreventedFusion:
+    """Two operators, before and after a graph break, that one kernel could compute without it."""
+
+    producer: str
+    """The operator that writes a tensor before the break, as torch names it: `relu`."""
+    consumer: str
+    """The operator that reads this tensor after it."""
+    producer_span: Span | None
+    """The statement of the user's that calls it; None where no line of theirs is known."""
+    consumer_span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
 class Break:
     """An expression at which Dynamo stops tracing."""
 
@@ -107,6 +121,8 @@ class Break:
     tensors: int = 0
     """Tensors that one graph writes to memory and a graph after the break reads again."""
     bytes: int = 0
+    fusions: tuple[PreventedFusion, ...] = ()
+    """The operators on both sides of it that cannot share a kernel."""
     fails_fullgraph: bool = True
     """Whether `fullgraph=True` raises here; it captures numbers and sizes that depend on data."""
     fixes: tuple[Fix, ...] = ()

@@ -139,6 +139,9 @@ class DynamoListener(Protocol):
     def phase_begins(self, name: str, compile_id: str) -> None: ...
     def looks_up(self, event: CacheEvent) -> None: ...
     def phase_ends(self, name: str) -> None: ...
+    def captures(self, graph: DynamoGraph, nodes: Sequence[Any]) -> None:
+        """A graph was compiled; its nodes are Dynamo's and must not be kept."""
+
     def runs(self, graph: DynamoGraph, inputs: Sequence[Any]) -> Callable[[Any], None]:
         """A graph is about to run for the first time; call the answer with its outputs, None on failure."""
 

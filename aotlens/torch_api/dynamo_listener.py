@@ -263,6 +263,8 @@ def _on_global(original: Callable[..., Any], listener: DynamoListener) -> Any:
         reason = self.compile_subgraph_reason
         graph = DynamoGraph(self.root_tx.f_code, current_compile(), bool(reason and reason.graph_break))
         scope = self.global_scope
+        with log_exceptions():
+            listener.captures(graph, tuple(self.graph.nodes))
 
         def first(*args: Any, **kwargs: Any) -> Any:
             if not listener.counts_calls and scope.get(name) is hidden:

@@ -23,6 +23,7 @@ from aotlens.model.dynamo import (
     CompileSeconds,
     Dynamo,
     DynamoFunction,
+    PreventedFusion,
     StartedProcesses,
 )
 from aotlens.model.source import Span
@@ -159,6 +160,7 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
     if entry.tensors:
         crosses = "crosses" if entry.tensors == 1 else "cross"
         cost += f"; {counted(entry.tensors, 'tensor')} ({human_bytes(entry.bytes)}) {crosses} it on each call"
+    apart = _fusion_words(entry.fusions)
     inside = tuple(f"{location(related.span)}: {related.message}" for related in entry.related)
     return Problem(
         "code in eager" if in_eager else "graph break",
@@ -166,11 +168,32 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
         function.qualname,
         entry.span,
         entry.text,
-        (reason, cost, *inside),
+        (reason, cost, *apart, *inside),
         entry.hint,
         _seconds_behind(function, entry),
         target=entry.text,
     )
+
+
+_MOST_FUSIONS = 2
+
+
+def _fusion_words(fusions: Sequence[PreventedFusion]) -> tuple[str, ...]:
+    """`without it, relu (line 19) and div (line 21) could share a kernel`."""
+    if not fusions:
+        return ()
+    pairs = [
+        f"{_operator_words(fusion.producer, fusion.producer_span)} and"
+        f" {_operator_words(fusion.consumer, fusion.consumer_span)}"
+        for fusion in fusions
+    ]
+    shown = ", or ".join(pairs[:_MOST_FUSIONS])
+    more = f", and {len(pairs) - _MOST_FUSIONS} more pairs" if len(pairs) > _MOST_FUSIONS else ""
+    return (f"without it, {shown} could share a kernel{more}",)
+
+
+def _operator_words(name: str, span: Span | None) -> str:
+    return name if span is None else f"{name} (line {span.line})"
 
 
 def _seconds_behind(function: DynamoFunction, entry: Break) -> float:

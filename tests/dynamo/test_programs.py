@@ -142,6 +142,51 @@ def test_tensors_that_cross_a_break_are_counted() -> None:
     assert (entry.graphs, entry.tensors, entry.bytes) == (2, 2, 2 * 8 * 4)
 
 
+def fusions_across(function: Any) -> list[tuple[str, str]]:
+    """Run a function of two 4x4 matrices; return the operators that its break keeps apart, with their lines
+    relative to the `def`."""
+    log = DynamoLog()
+    with log.listening():
+        torch.compile(function, backend="eager")(torch.ones(4, 4), torch.ones(4, 4))
+    dynamo = log.dynamo()
+    assert dynamo is not None
+    (entry,) = dynamo.breaks
+    first = function.__code__.co_firstlineno
+
+    def words(name: str, span: Span | None) -> str:
+        return f"{name}, line {span.line - first}" if span is not None else name
+
+    return [
+        (words(pair.producer, pair.producer_span), words(pair.consumer, pair.consumer_span))
+        for pair in entry.fusions
+    ]
+
+
+def test_the_operators_that_a_break_keeps_apart() -> None:
+    def pointwise(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = torch.relu(x + y).reshape(2, 8)
+        torch._dynamo.graph_break()
+        w = z.T / 3
+        return torch.softmax(z, -1).sum() + w.sum()
+
+    def product_before(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = x @ y
+        torch._dynamo.graph_break()
+        return z.relu_()
+
+    def product_after(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = x.exp_()
+        torch._dynamo.graph_break()
+        return torch.nn.functional.linear(z, y)
+
+    assert fusions_across(pointwise) == [
+        ("relu, line 1", "div, line 3"),
+        ("relu, line 1", "softmax, line 4"),
+    ]
+    assert fusions_across(product_before) == []
+    assert fusions_across(product_after) == []
+
+
 def test_a_call_runs_no_hook_once_it_is_compiled() -> None:
     """The compiled graph stands under its own name again after its first run."""
 
