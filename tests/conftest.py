@@ -17,6 +17,7 @@ from tests.quarters import ALL, QUARTERS, Quarter, choose
 for _name, _value in {
     "OMP_NUM_THREADS": "1",  # two test processes share two cores, and a forked child must not inherit a pool
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of compile processes
+    "TORCHINDUCTOR_VEC_ISA_OK": "1",  # not probed: 13 s for each empty cache
     "TEXTUAL_ANIMATIONS": "none",
     "TEXTUAL_FPS": "250",  # changes are drawn after 4 ms, for which each key press of a test waits
 }.items():

@@ -185,6 +185,12 @@ def test_inspect_passes_arguments_to_the_script(tmp_path: Path) -> None:
     assert ended.err.startswith("['s.py', '--format', 'x']\n")
 
 
+def test_a_script_finds_its_own_folder_after_it_went_to_another(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("import os\nos.chdir('/')\nprint(os.path.dirname(__file__))\n")
+    ended = aotlens("run", "s.py", cwd=tmp_path)
+    assert (ended.code, ended.out) == (0, f"{tmp_path}\n")
+
+
 def test_an_exported_module_runs_without_aotlens(script: Path, tmp_path: Path) -> None:
     ended = aotlens("export", f"{script}::keep_total", "-o", tmp_path / "out.py")
     assert (ended.code, ended.out, ended.err) == (0, "", f"wrote {tmp_path}/out.py: keep_total, training\n")

@@ -8,6 +8,7 @@ import ast
 import builtins
 import io
 import linecache
+import os
 import sys
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
@@ -78,10 +79,14 @@ def _decoded(data: bytes, path: str) -> str:
 
 
 def new_module(script: Script, name: str) -> ModuleType:
-    """Return an empty module for the script's names."""
+    """Return an empty module for the script's names; `__file__` is absolute, as Python sets it."""
     module = ModuleType(name)
     module.__dict__.update(
-        __file__=script.path, __builtins__=builtins, __spec__=None, __package__=None, __cached__=None
+        __file__=os.path.abspath(script.path),
+        __builtins__=builtins,
+        __spec__=None,
+        __package__=None,
+        __cached__=None,
     )
     return module
 
