@@ -25,6 +25,15 @@ FREE = 0.002
 """The largest cost, as a fraction of the step's work, that counts as none."""
 OPERATOR_SHARE = 0.02
 """The cost of doubling the calls of operators, as a fraction of the step's work: assumed, for ranking."""
+LEAST_COSTS = {
+    "gradient accumulation": 0.01,
+    "memory budget": 0.03,
+    "chunked loss": 0.03,
+    "checkpoint": 0.03,
+    "offload": 0.03,
+}
+"""The least cost that is expected of a kind; 0 for others.  A kind is not run where an edit within this cost
+reaches the target."""
 ROUNDS = 2
 """How often every edit is added: one that does not help at first may help after others."""
 INEXACT_COST = 4
@@ -209,15 +218,19 @@ def _judge_singles(search: Search) -> None:
 
 
 def _test_singles(search: Search, target: Target | None) -> None:
-    """Run the proposals that were not run and may be useful, each alone."""
-    for number, proposal in enumerate(search.proposals, 1):
+    """Run the proposals that were not run and may be useful, each alone, the cheapest kinds first."""
+    for proposal in sorted(search.proposals, key=_least_cost):
         if proposal in search.tried or _is_useless(search, proposal, target):
             continue
         search.tried.add(proposal)
-        search.say(f"{number} of {len(search.proposals)}: {proposal.title}")
+        search.say(f"{len(search.tried)} of at most {len(search.proposals)}: {proposal.title}")
         tested = search.tested((proposal,))
         if tested is not None and _is_useful(search, tested, target):
             search.singles.append(tested)
+
+
+def _least_cost(proposal: Proposal) -> float:
+    return LEAST_COSTS.get(proposal.kind, 0.0) + (0 if proposal.is_exact else INEXACT_COST)
 
 
 def _is_useful(search: Search, tested: Tested, target: Target | None) -> bool:
@@ -249,7 +262,9 @@ def _is_useless(search: Search, proposal: Proposal, target: Target | None) -> bo
         return True
     reaching = [tested for tested in search.usable() if target is not None and target.is_reached(tested.fit)]
     return any(
-        tested.chosen[0].group == proposal.group or not proposal.is_exact or not search.cost(tested)
+        tested.chosen[0].group == proposal.group
+        or not proposal.is_exact
+        or search.cost(tested) <= _least_cost(proposal)
         for tested in reaching
     )
 
