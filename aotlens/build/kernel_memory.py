@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from aotlens.ir.program import Node
+from aotlens.torch_api.operators import packs_half_products
 
 
 def number(size: Any) -> int:
@@ -129,8 +130,10 @@ PROMOTING = frozenset(
 LARGEST_PACKED = 1232 << 10
 """Bytes of a transposed left side that one thread packs at a time."""
 
+LARGEST_INNER = 512
+"""Columns of a float16 left side that oneDNN packs at a time."""
 SMALLEST_PACKED = 16**3
-"""A bf16 product with at most so many multiplications does not use oneDNN."""
+"""A product of 16-bit numbers with at most so many multiplications does not use oneDNN."""
 
 PRODUCTS = frozenset({"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::addbmm"})
 
@@ -195,6 +198,8 @@ def _product(node: Node) -> int:
     matrices = [operand for operand in _operands(node) if operand.ndim >= 2]
     if matrices[-1].dtype is torch.bfloat16:
         return _tiles(*matrices[-2:])
+    if matrices[-1].dtype is torch.float16 and packs_half_products():
+        return _widened_tiles(*matrices[-2:])
     return sum(_matrix_bytes(operand) for operand in matrices if not _has_unit_stride(operand))
 
 
@@ -210,6 +215,16 @@ def _tiles(left: Any, right: Any) -> int:
         return 0
     tiles = 4 * min(rows, 256) * min(columns, 64) + 2 * min(inner, 512) * min(columns, 64) + 1024
     return tiles + (min(_matrix_bytes(left), LARGEST_PACKED) if number(left.stride(-1)) != 1 else 0)
+
+
+def _widened_tiles(left: Any, right: Any) -> int:
+    """Return oneDNN's memory for float16: parts of both sides and of the sums, in f32."""
+    (rows, inner), columns = map(number, left.shape[-2:]), number(right.shape[-1])
+    if rows * inner * columns <= SMALLEST_PACKED:
+        return 0
+    rows, inner = min(rows, 256), min(16 * ceil(inner / 16), LARGEST_INNER)
+    step = inner + (16 if inner == LARGEST_INNER else 0)  # rows apart, so that they share no cache set
+    return 4 * (rows * step + 64 * inner + rows * min(columns, 64)) + 1152
 
 
 def _has_unit_stride(matrix: Any) -> bool:

@@ -27,10 +27,17 @@ __all__ = [
     "has_composite_kernel",
     "has_view_tracking_kernel",
     "operator_name",
+    "packs_half_products",
     "python_dispatcher",
     "pytree",
     "qualified_name",
 ]
+
+
+def packs_half_products() -> bool:
+    """Return True if oneDNN computes products of float16 on this CPU."""
+    return bool(torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_fp16_supported())
+
 
 assert_size_stride: Callable[..., None] = torch._C._dynamo.guards.assert_size_stride
 """The check of outputs of operators in Inductor's wrappers."""

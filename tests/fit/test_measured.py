@@ -10,6 +10,7 @@ from torch import nn
 from aotlens.fit.observer import observing_memory
 from aotlens.fit.step import fit_of
 from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.operators import packs_half_products
 from benchmarks.allocations import peak_bytes
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
@@ -49,3 +50,24 @@ def test_prediction_is_within_5_percent_of_the_allocator(name: str, rows: int) -
         predicted = fit_of(observer).step_peak_bytes
         del steps
     assert predicted == pytest.approx(peak_bytes(lambda: three_steps(name, rows)), rel=0.05)
+
+
+@pytest.mark.skipif(not packs_half_products(), reason="this CPU computes products of float16 without oneDNN")
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"), [(64, 20, 64), (64, 64, 3), (512, 33, 128), (8, 1024, 64), (16, 16, 16)]
+)
+def test_memory_of_float16_products_is_exact_on_one_thread(rows: int, inner: int, columns: int) -> None:
+    def product() -> torch.Tensor:
+        return torch.ones(rows, inner, dtype=torch.float16) @ torch.ones(inner, columns, dtype=torch.float16)
+
+    with FakeTensorMode(), observing_memory() as observer:
+        kept = product()
+        predicted = fit_of(observer).step_peak_bytes
+        del kept
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        product()
+        assert predicted == peak_bytes(product)
+    finally:
+        torch.set_num_threads(threads)
