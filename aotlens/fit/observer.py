@@ -133,6 +133,7 @@ class Observer(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         frames = self._enter(user_frames(BACKWARD_CALL))
         caller = _compiled_caller()
+        self.other_phases.graph_runs(None if caller is None else caller.f_code)
         if caller is not None:
             frames = self._graph_frames(caller.f_code, caller.f_lineno) or frames
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if _is_counted(leaf)]

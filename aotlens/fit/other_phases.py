@@ -2,7 +2,8 @@
 
 Evaluation is a stretch of operators without gradients that starts where one reads a parameter together with
 other data, and whose results no operator with gradients reads: so the forward of a teacher, of a reentrant
-checkpoint or of an `autograd.Function` is none.  Saving begins with `state_dict` or `torch.save`, and lasts
+checkpoint or of an `autograd.Function` is none, nor is a compiled graph of which one result takes part in
+training.  Saving begins with `state_dict` or `torch.save`, and lasts
 as long as tensors are copied.
 
 Invariant: a stretch is decided when the run has ended.
@@ -11,6 +12,7 @@ Invariant: a stretch is decided when the run has ended.
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, Literal
 
 import torch
@@ -34,6 +36,8 @@ class Call:
     phase: OtherPhase
     sources: list["Call"]
     """The operators whose results it reads."""
+    graph: int | None = None
+    """The number of the call of a compiled graph that it belongs to."""
     is_training: bool = False
     """Whether its results take part in a training step."""
     lives: list[Any] = field(default_factory=list)
@@ -49,9 +53,17 @@ class OtherPhases:
         self._call: Call | None = None
         self._calls: list[Call] = []
         self._by_life: dict[int, Call] = {}
+        self._code: CodeType | None = None
+        self._graph_calls = 0
         self._is_saving = False
         self.skipped_saves = 0
         """Calls of `torch.save` that wrote nothing, because fake tensors have no values."""
+
+    def graph_runs(self, code: CodeType | None) -> None:
+        """Record which compiled graph calls the operator that runs next; None for eager code."""
+        if code is not None and code is not self._code:
+            self._graph_calls += 1
+        self._code = code
 
     def operator_runs(self, func: Any, lives: list[Any], *, is_recorded: bool, is_backward: bool) -> None:
         """Continue, end or begin a stretch with an operator that reads these storages.
@@ -72,7 +84,8 @@ class OtherPhases:
         reads_model = "parameter" in kinds and None in kinds and not getattr(schema, "is_mutable", True)
         if self._phase is None and reads_model and not is_backward and not torch.is_grad_enabled():
             self._phase = "evaluation"
-        self._call = None if self._phase is None else Call(self._phase, sources)
+        graph = None if self._code is None else self._graph_calls
+        self._call = None if self._phase is None else Call(self._phase, sources, graph)
         if self._call is not None:
             self._calls.append(self._call)
 
@@ -102,13 +115,22 @@ class OtherPhases:
 
     def settle(self) -> None:
         """Set the phase of the storages that training does not use."""
+        self._trace_sources()
+        graphs = {call.graph for call in self._calls if call.is_training and call.graph is not None}
+        for call in self._calls:
+            call.is_training |= call.graph in graphs
+        self._trace_sources()
+        for call in self._calls:
+            if not call.is_training:
+                for life in call.lives:
+                    life.phase = call.phase
+
+    def _trace_sources(self) -> None:
+        """Let the operators whose results training reads take part in it."""
         for call in reversed(self._calls):
             if call.is_training:
                 for source in call.sources:
                     source.is_training = True
-            else:
-                for life in call.lives:
-                    life.phase = call.phase
 
 
 @contextmanager

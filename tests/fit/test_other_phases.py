@@ -1,13 +1,17 @@
 """Evaluation and the saving of checkpoints are phases of their own; what looks like them is training."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from aotlens.fit.observer import observing_memory
+from aotlens.fit.other_phases import OtherPhases
 from aotlens.fit.step import fit_of
 from aotlens.model.codec import loads
 from aotlens.model.fit import Fit
@@ -55,6 +59,30 @@ def test_teachers_checkpoints_and_averages_are_no_evaluation() -> None:
     for is_reentrant in (False, True):
         fit = train(average, is_reentrant)
         assert "evaluation" not in {row.phase for row in (*fit.phases, *fit.run_phases)}
+
+
+@dataclass(slots=True, eq=False)
+class Life:
+    """A storage, as far as phases read it."""
+
+    kind: str | None = None
+    phase: str = "forward"
+
+
+@pytest.mark.parametrize(("code", "phase"), [(None, "evaluation"), (train.__code__, "forward")])
+def test_a_graph_is_training_as_a_whole(code: CodeType | None, phase: str) -> None:
+    """A graph may also return a value for an `if`, which no operator with gradients reads."""
+    phases, aten = OtherPhases(), torch.ops.aten
+    weight, rows, hidden, largest = Life("parameter"), Life(), Life(), Life()
+    with torch.no_grad():
+        for operator, read, made in ((aten.mm, [weight, rows], hidden), (aten.amax, [hidden], largest)):
+            phases.graph_runs(code)
+            phases.operator_runs(operator.default, read, is_recorded=False, is_backward=False)
+            phases.storage_allocated(made)
+    phases.graph_runs(None)
+    phases.operator_runs(aten.relu.default, [hidden], is_recorded=True, is_backward=False)
+    phases.settle()
+    assert (hidden.phase, largest.phase) == ("forward", phase)
 
 
 SCRIPT = """
