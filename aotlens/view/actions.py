@@ -39,7 +39,7 @@ class Action:
     """One thing to do."""
 
     code: str
-    """The code of the diagnostic; empty for a problem in Dynamo."""
+    """The code of the diagnostic that says the same."""
     severity: Severity
     sentence: str
     """The problem in one sentence, with the user's name for the value."""
@@ -110,10 +110,10 @@ def _of_dynamo(dynamo: Dynamo, is_log: bool) -> Iterator[Action]:
         if problem.is_normal or not (in_eager or share >= LEAST_SHARE):
             continue
         gain = cost_text(Cost("compile seconds", problem.seconds, share)) if problem.seconds else ""
-        command = "" if is_log else "`aotlens why --try-fixes`"
+        command = "`aotlens why --try-fixes`" if problem.is_editable and not is_log else ""
         cure = ": ".join(filter(None, (command, problem.hint))) or "`aotlens why` says more"
         severity: Severity = "warning" if in_eager else "information"
-        yield Action("", severity, _sentence(problem), gain, cure, problem.span, share)
+        yield Action(problem.code, severity, _sentence(problem), gain, cure, problem.span, share)
 
 
 def _sentence(problem: Problem) -> str:

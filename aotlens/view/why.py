@@ -43,6 +43,8 @@ __all__ = [
     "value_words",
 ]
 
+GRAD_MODE = "grad mode"
+
 ProblemKind = Literal["code in eager", "graph break", "recompilations", "constant"]
 
 
@@ -65,6 +67,10 @@ class Problem:
     """True if it happens once in most programs: the second size of a dimension recompiles."""
     target: str = ""
     """The subject of a fix: the expression of a break, or the name of the value."""
+    code: str = ""
+    """Of the diagnostic that says the same."""
+    is_editable: bool = False
+    """True if there are edits to try for what stands here (`aotlens why --try-fixes`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +92,9 @@ class RecompiledValue:
 
     @property
     def is_normal(self) -> bool:
-        """Return True if Dynamo has merely learnt that a size or number varies."""
-        return self.kind in ("size", "number") and len(self.compilations) == 1
+        """Return True if Dynamo has merely learnt that a size or number varies, or has met `no_grad`."""
+        is_expected = self.kind in ("size", "number") or self.name == GRAD_MODE
+        return is_expected and len(self.compilations) == 1
 
 
 def recompiled_values(function: DynamoFunction) -> tuple[RecompiledValue, ...]:
@@ -120,26 +127,24 @@ def _order(problem: Problem) -> tuple[object, ...]:
 
 def _of_function(function: DynamoFunction) -> Iterator[Problem]:
     yield from (_of_break(function, entry) for entry in function.breaks)
+    name = function.qualname
     values = recompiled_values(function)
     for index, value in enumerate(values):
         yield _of_value(function, value, is_limit=function.limit_hit and index == 0)
     if function.limit_hit and not values:
         reason = "it was recompiled too often, and calls that need another graph run in eager"
-        yield Problem(
-            "code in eager", "recompile limit", function.qualname, function.span, "", (reason,), "", 0
-        )
+        title = "recompile limit"
+        yield Problem("code in eager", title, name, function.span, "", (reason,), "", 0, code="AL405")
     for skipped in function.skipped:
         if skipped.is_loss:
             facts = (f"Dynamo skips it: {skipped.reason}",)
-            yield Problem(
-                "code in eager", skipped.name, function.qualname, skipped.span, "", facts, skipped.hint, 0
-            )
+            what, span, hint = skipped.name, skipped.span, skipped.hint
+            yield Problem("code in eager", what, name, span, "", facts, hint, 0, code="AL409")
     for constant in function.specialisations:
         if constant.kind == "compared":
             title = f"{constant.name} = {constant.value}"
-            yield Problem(
-                "constant", title, function.qualname, constant.span, constant.text, (constant.reason,), "", 0
-            )
+            line, text, reasons = constant.span, constant.text, (constant.reason,)
+            yield Problem("constant", title, name, line, text, reasons, "", 0, code="AL408")
 
 
 EFFECTS = {
@@ -172,6 +177,8 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
         entry.hint,
         _seconds_behind(function, entry),
         target=entry.text,
+        code="AL405" if in_eager else "AL406",
+        is_editable=True,
     )
 
 
@@ -213,6 +220,8 @@ def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) 
     facts = [_values_line(value)]
     if is_limit:
         facts.insert(0, "the recompile limit is reached: calls that need another graph run in eager")
+    elif value.is_normal and value.name == GRAD_MODE:
+        facts.append("with and without gradients, a function has a compilation each")
     elif value.is_normal:
         facts.append("Dynamo made it a symbol, so that further values share one compilation")
     text = ""
@@ -228,6 +237,8 @@ def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) 
         value.seconds,
         value.is_normal,
         value.name,
+        "AL407",
+        value.kind in EDITED_KINDS,
     )
 
 
@@ -270,6 +281,9 @@ def _values_line(value: RecompiledValue) -> str:
     shown = ", ".join(news[:_MOST_VALUES]) + (", …" if len(news) > _MOST_VALUES else "")
     return f"the guard `{first.guard}` failed" + (f" with {shown}" if shown else "")
 
+
+EDITED_KINDS: frozenset[CauseKind] = frozenset({"number", "size", "type", "length"})
+"""Of the values for which `aotlens/fixes` has a rule."""
 
 VALUE_HINTS: dict[CauseKind, str] = {
     "size": "`torch._dynamo.mark_dynamic(tensor, dim)` before the first call, or `dynamic=True`",

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from aotlens.model import Diagnostic, Report
-from aotlens.model.dynamo import CompileSeconds, Dynamo, DynamoFunction
+from aotlens.model.dynamo import Compilation, CompileSeconds, Dynamo, DynamoFunction, Seconds
+from aotlens.model.recompilations import Cause
 from aotlens.model.source import Cost
 from aotlens.render.text.actions import action_lines
 from aotlens.render.text.layout import Page, to_text
@@ -47,10 +48,36 @@ def test_recompilations_are_ranked_by_their_share_of_the_compile_time() -> None:
     function = DynamoFunction("step", "step", HERE, calls=9, limit_hit=True)
     dynamo = Dynamo((function,), CompileSeconds(4.0, 4.0))
     actions = what_to_do(report_of(LARGE, dynamo=dynamo))
-    assert [action.sentence for action in actions] == [
-        "code in eager: recompile limit in step",
-        LARGE.message,
+    assert [(action.code, action.sentence) for action in actions] == [
+        ("AL405", "code in eager: recompile limit in step"),
+        ("AL301", LARGE.message),
     ]
+
+
+def recompiled(*causes: Cause) -> Dynamo:
+    """One second for each cause."""
+    entries = tuple(
+        Compilation(f"0/{number}", "", (), Seconds(1.0, 0.0, 1.0), cause)
+        for number, cause in enumerate(causes, 1)
+    )
+    function = DynamoFunction("step", "step", HERE, calls=9, compilations=entries)
+    return Dynamo((function,), CompileSeconds(4.0, 4.0))
+
+
+def test_edits_are_named_where_there_are_some_to_try() -> None:
+    lengths = Cause("len(cache) == 1", "length", "len(cache)", "1", "2", HERE, None, "0/0")
+    dtypes = Cause("x is float32", "dtype", "x.dtype", "float32", "float64", HERE, None, "0/0")
+    actions = what_to_do(report_of(dynamo=recompiled(lengths, dtypes)))
+    assert sorted(action.cure.startswith("`aotlens why --try-fixes`: ") for action in actions) == [
+        False,
+        True,
+    ]
+
+
+def test_a_second_compilation_for_no_grad_is_not_an_action() -> None:
+    once = Cause("grad mode is disabled", "mode", "grad mode", "disabled", "enabled", HERE, None, "0/0")
+    assert what_to_do(report_of(dynamo=recompiled(once))) == ()
+    assert len(what_to_do(report_of(dynamo=recompiled(once, once)))) == 1
 
 
 def test_the_text_says_what_it_is_worth_and_what_tries_it() -> None:
