@@ -1,14 +1,16 @@
-"""Write the log that torch.compile writes for a program on a GPU, on a machine without one.
+"""Write the logs that torch.compile writes for a program on a GPU, on a machine without one.
 
     python scripts/trace_gpu_log.py OUT                                 tests/trace/programs/net.py on an H100
-    python scripts/trace_gpu_log.py OUT --fixtures tests/trace/logs     also an anonymised copy
+    python scripts/trace_gpu_log.py OUT --fixtures tests/trace/logs     also anonymised copies
+    python scripts/trace_gpu_log.py OUT --script train.py               any script that asks torch for a GPU
 
-Dynamo, AOTAutograd and Inductor are torch's own, and torch writes the log. Only the GPU is emulated: tensors
-have no memory, and the program stops where the first kernel would be launched, so there is no backward.
+OUT/net-h100 is the network in inference, OUT/net-h100-training a training step. Dynamo, AOTAutograd and
+Inductor are torch's own, and torch writes the log. Only the GPU is emulated (`scripts/emulated_gpu.py`).
 """
 
 import argparse
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -16,55 +18,66 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+from scripts.emulated_gpu import emulated_gpu
 from scripts.trace_logs import PROGRAMS, write_fixture
 
 GPU = "h100"
-NAME = f"net-{GPU}"
+NAMES = {"inference": f"net-{GPU}", "training": f"net-{GPU}-training"}
+"""The folder of each log."""
 ROWS = 65536
 LIMIT_S = 600
-LAUNCH = "_cuda_setDevice"
-"""What the generated code asks for first, and only a build of torch with CUDA has."""
 
 
-def compile_net() -> None:
-    """Compile the network for the GPU, up to its first launch."""
+def compile_net(mode: str) -> None:
+    """Compile the network for the GPU."""
     import torch
-    from torch._subclasses import FakeTensorMode
-
-    from aotlens.codegen.gpu.offline.context import offline_gpu
-    from aotlens.codegen.gpu.targets import find_target
 
     sys.path.insert(0, str(PROGRAMS))
     from net import Net  # type: ignore[import-not-found]  # the folder was just added
 
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with offline_gpu(find_target(GPU)), mode, torch.no_grad():
+    is_trained = mode == "training"
+    with emulated_gpu(GPU), torch.set_grad_enabled(is_trained):
         with torch.device("cuda"):
             net, x = Net(), torch.randn(ROWS, 16)
-        try:
-            torch.compile(net)(x)
-        except AttributeError as error:
-            if LAUNCH not in str(error):
-                raise
+        output, flat = torch.compile(net)(x)
+        if is_trained:
+            (output.sum() + flat.sum()).backward()
+
+
+def run_script(script: Path) -> None:
+    sys.path.insert(0, str(script.parent))
+    sys.argv = [str(script)]
+    with emulated_gpu(GPU):
+        runpy.run_path(str(script), run_name="__main__")
+
+
+def write_log(folder: Path, *arguments: str) -> None:
+    """Run this script again with torch's log in the folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    environment = os.environ | {"TORCH_TRACE": str(folder), "INDUCTOR_PROVENANCE": "1"}
+    command = [sys.executable, __file__, str(folder), *arguments, "--here"]
+    subprocess.run(command, env=environment, timeout=LIMIT_S, check=True)
+    print(f"{folder.name}: {sum(log.stat().st_size for log in folder.glob('*.log')):,} bytes")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--fixtures", type=Path)
-    parser.add_argument("--compile", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--script", type=Path)
+    parser.add_argument("--net", choices=NAMES, help=argparse.SUPPRESS)
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.compile:
-        compile_net()
-        return 0
-    folder = options.out.resolve() / NAME
-    shutil.rmtree(folder, ignore_errors=True)
-    environment = os.environ | {"TORCH_TRACE": str(folder), "INDUCTOR_PROVENANCE": "1"}
-    command = [sys.executable, __file__, str(options.out), "--compile"]
-    subprocess.run(command, env=environment, timeout=LIMIT_S, check=True)
-    if options.fixtures is not None:
-        write_fixture(folder, options.fixtures)
-    print(f"{NAME}: {sum(log.stat().st_size for log in folder.glob('*.log')):,} bytes")
+    out = options.out.resolve()
+    if options.here:
+        run_script(options.script) if options.script is not None else compile_net(options.net)
+    elif options.script is not None:
+        write_log(out / f"{options.script.stem}-{GPU}", "--script", str(options.script.resolve()))
+    else:
+        for mode, name in NAMES.items():
+            write_log(out / name, "--net", mode)
+            if options.fixtures is not None:
+                write_fixture(out / name, options.fixtures)
     return 0
 
 

@@ -101,21 +101,25 @@ def write_fixture(folder: Path, fixtures: Path) -> None:
     for log in sorted(folder.glob("*.log")):
         rank = re.search(r"rank_\d+_", log.name)
         name = f"dedicated_log_torch_trace_{rank[0] if rank else ''}fixture0.log.gz"
-        records = re.split(rb"\n(?=V\d)", log.read_bytes().rstrip(b"\n"))
-        lines = [anonymised(record) for record in records if not is_bulk(record)]
-        packed = gzip.compress(b"\n".join(lines) + b"\n", mtime=0)
-        (target / name).write_bytes(packed)
+        (target / name).write_bytes(packed_log(log, places()))
 
 
-def is_bulk(record: bytes) -> bool:
+def packed_log(log: Path, folders: dict[bytes, bytes], without: tuple[bytes, ...] = BULKY) -> bytes:
+    """Return the compressed log with other folders, without records whose header begins with such a word."""
+    records = re.split(rb"\n(?=V\d)", log.read_bytes().rstrip(b"\n"))
+    lines = [anonymised(record, folders) for record in records if not is_bulk(record, without)]
+    return gzip.compress(b"\n".join(lines) + b"\n", mtime=0)
+
+
+def is_bulk(record: bytes, without: tuple[bytes, ...]) -> bool:
     head = record[record.find(b"] {") + 3 :][:80]
-    return any(word in head for word in BULKY)
+    return any(word in head for word in without)
 
 
-def anonymised(record: bytes) -> bytes:
+def anonymised(record: bytes, folders: dict[bytes, bytes]) -> bytes:
     """Return the record with other paths, and the matching checksum of the payload."""
     head, newline, payload = record.partition(b"\n")
-    for path, other in places().items():
+    for path, other in folders.items():
         head, payload = head.replace(path, other), payload.replace(path, other)
     if b'"compilation_metrics"' in head[:120] or b'"bwd_compilation_metrics"' in head[:120]:
         head = re.sub(
@@ -130,15 +134,21 @@ def anonymised(record: bytes) -> bytes:
     return head + newline + payload
 
 
-def places() -> dict[bytes, bytes]:
-    """Return this machine's folders, the longest first, with their replacements."""
-    torch = find_spec("torch")
-    if torch is None or torch.submodule_search_locations is None:
-        raise SystemExit("torch is not installed here")
-    installed = {
-        sysconfig.get_path("purelib"),
-        *(str(Path(folder).parent) for folder in torch.submodule_search_locations),
-    }
+def places(environment: Path | None = None) -> dict[bytes, bytes]:
+    """Return this machine's folders, the longest first, with their replacements.
+
+    The installed packages are those of this Python, or of an environment.
+    """
+    if environment is not None:
+        installed = {str(folder) for folder in environment.glob("lib/python*/site-packages")}
+    else:
+        torch = find_spec("torch")
+        if torch is None or torch.submodule_search_locations is None:
+            raise SystemExit("torch is not installed here")
+        installed = {
+            sysconfig.get_path("purelib"),
+            *(str(Path(folder).parent) for folder in torch.submodule_search_locations),
+        }
     folders = {
         str(PROGRAMS): ELSEWHERE,
         **dict.fromkeys(installed, "/opt/python/lib/site-packages"),

@@ -26,13 +26,15 @@ from aotlens.model.spans import is_library_path, site_at
 from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.graphs.records import Line
 from aotlens.trace.phases import seconds_by_phase
-from aotlens.trace.source.lines import Locate, qualified_name
+from aotlens.trace.source.lines import Locate, enclosing_name, qualified_name
 
 __all__ = ["CompiledFunction", "compiled_function", "dynamo_of", "guards_of"]
 
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d{1,9})$")
 _FRAME = re.compile(r'^\s*File "(.+?)", line (\d{1,9}), in (\S+)\n\s+(.*)$', re.MULTILINE)
 _BROKEN = re.compile(r"Graph break in user code at (.+?):(\d{1,9})$", re.MULTILINE)
+_REASON = re.compile(r"^(?:Graph Break )?Reason: ", re.MULTILINE)
+_OPERANDS = re.compile(r" \[<class .*$")
 _SITE = re.compile(r"#\s*(.*?)\s*#\s*(\S+):(\d{1,9}) in (\S+)")
 _MISMATCH = re.compile(
     r"tensor '(.+?)' (dtype|rank|size|stride|device|requires_grad|dispatch key set) mismatch"
@@ -72,10 +74,12 @@ def compiled_function(facts: CompilationFacts, locate: Locate) -> CompiledFuncti
     number = facts.metric("co_firstlineno") or str(frame.line if frame else 0)
     line = int(number) if number.isdigit() and len(number) < 10 else 0
     resumed = _RESUMED.search(name)
-    span = locate(Line(file, line, name, ""), None)
     if resumed is None:
+        span = locate(Line(file, line, name, ""), None)
         return CompiledFunction(file, line, qualified_name(span.file, span.line, name) or "?", "")
-    return CompiledFunction(file, line, resumed[1], f"after line {resumed[2]}")
+    span = locate(Line(file, int(resumed[2]), "", ""), None)
+    own = enclosing_name(span.file, span.line, resumed[1])
+    return CompiledFunction(file, line, own, f"after line {resumed[2]}")
 
 
 def dynamo_of(
@@ -215,7 +219,7 @@ def _frames(text: str) -> list[Line]:
 def _breaks(facts: CompilationFacts, owner: str, locate: Locate) -> Iterator[Break]:
     for record in facts.every("dynamo_graph_break_reason"):
         text = facts.process.text(record)
-        body = text.partition("Graph Break Reason: ")[2] or text
+        body = _body(text)
         traceback = text.partition("User code traceback:")[2].partition("Traceback (most recent")[0]
         frames = _frames(traceback)
         broken = _BROKEN.search(text)
@@ -241,6 +245,17 @@ def _breaks(facts: CompilationFacts, owner: str, locate: Locate) -> Iterator[Bre
             splits=(owner,) if effect == "graph split" else (),
             compilations=(facts.compilation.id,),
         )
+
+
+def _body(text: str) -> str:
+    """Return what follows the sentence with the line.
+
+    torch before 2.8 wrote `Reason: Unsupported: builtin: print [<class …>] True`, without an explanation.
+    """
+    reason = _REASON.search(text)
+    body = text[reason.end() :] if reason is not None else text
+    first, newline, rest = body.partition("\n")
+    return f"{_OPERANDS.sub('', first.removeprefix('Unsupported: '))}{newline}{rest}"
 
 
 def _user_line(facts: CompilationFacts, frames: list[Line]) -> Line | None:

@@ -83,15 +83,24 @@ PARTS = (
     ("backward_prologue", "prepares tangents for the compiled backward"),
     ("backward_epilogue", "hands gradients out in the order of the inputs"),
 )
+ALL_PARTS = "aot_autograd_runtime_wrappers"
+"""The record that holds all parts since torch 2.15, each below a comment with its name."""
 _COPY = re.compile(r"\.copy_\(|_apply_mutations|_copy_back")
+
+
+def _parts_of(text: str) -> dict[str, str]:
+    """Return the parts of a record with all of them."""
+    pieces = re.split(rf"^# ({'|'.join(kind for kind, _ in PARTS)})$", text, flags=re.MULTILINE)
+    return dict(zip(pieces[1::2], pieces[2::2], strict=True))
 
 
 def wrapper_of(facts: CompilationFacts, index: int) -> Wrapper | None:
     """Return the logged parts in sequence; None for releases of torch that log none."""
     lines: list[str] = []
     steps: list[WrapperStep] = []
+    together = _parts_of(facts.text(ALL_PARTS, index))
     for kind, reason in PARTS:
-        text = facts.text(kind, index).rstrip("\n")
+        text = (facts.text(kind, index) or together.get(kind, "")).strip("\n")
         if not text:
             continue
         lines.append(f"# {kind}")

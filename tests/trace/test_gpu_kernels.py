@@ -1,20 +1,24 @@
 """Triton kernels of a log are compiled for a GPU from rebuilt text; no other text of a log is ever run.
 
-`logs/net-h100` is written by `scripts/trace_gpu_log.py`: torch's own log, from an emulated GPU.
+`logs/net-h100` (inference) and `logs/net-h100-training` are written by `scripts/trace_gpu_log.py`: torch's
+own logs, from an emulated GPU.
 """
 
+import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from aotlens.errors import UserError
-from aotlens.model.report import Kernel, Report
+from aotlens.model.report import Kernel, Report, Target
 from aotlens.trace.build import build_report
 from aotlens.trace.gpu.kernel_text import kernel_text
 from aotlens.trace.logs.reader import open_trace
 from tests.command import aotlens
 
 LOG = Path(__file__).parent / "logs" / "net-h100"
+TRAINING = Path(__file__).parent / "logs" / "net-h100-training"
 ROWS = 65536
 BODY = "x = tl.load(in_ptr0 + tl.program_id(0) * XBLOCK)"
 
@@ -214,6 +218,79 @@ def test_registers_and_occupancy_come_from_compiling_the_logged_text(report: Rep
     assert broken.error == (
         "not compiled for sm_90: line 14 of the kernel: the name `print` is not in the Triton subset"
     )
+
+
+@pytest.fixture(scope="module")
+def training() -> Target:
+    (target,) = build_report(open_trace(TRAINING), "test").targets
+    return target
+
+
+def test_kernels_of_a_training_step_stand_at_their_lines(training: Target) -> None:
+    lines = {
+        (row.phase, row.name): sorted({span.line for span in row.spans})
+        for row in training.kernels
+        if row.name.startswith("triton_")
+    }
+    assert lines["forward", "triton_per_fused_native_layer_norm_0"] == [21]
+    assert lines["forward", "triton_poi_fused_add_addmm_native_dropout_3"] == [22, 36]
+    assert lines["forward", "triton_poi_fused_add_copy__4"] == [33]
+    assert lines["backward", "triton_red_fused_sum_0"] == [37]
+    assert lines["backward", "triton_poi_fused_add_native_dropout_backward_view_2"] == [36, 37]
+    assert lines["backward", "triton_poi_fused_gelu_gelu_backward_5"] == [21]
+    phases = Counter(row.phase for row in training.kernels)
+    assert phases == {"forward": 12, "backward": 29}
+    assert [row.name for row in training.kernels if not row.spans] == ["aten.randint.low_out"]
+
+
+def test_each_side_of_a_training_step_has_its_graphs_and_saved_values(training: Target) -> None:
+    assert [stage.name for stage in training.stages] == [
+        "captured",
+        "joint",
+        "forward",
+        "backward",
+        "post-grad",
+        "post-grad backward",
+    ]
+    assert training.partition is not None
+    largest = max(training.partition.saved, key=lambda value: value.bytes)
+    assert largest.span is not None
+    assert (largest.node, largest.bytes, largest.span.line) == ("addmm", 4 * ROWS * 32, 21)
+    assert sum(value.bytes for value in training.partition.saved) == training.partition.saved_bytes
+
+
+def test_kernels_of_the_backward_are_in_the_subset(training: Target) -> None:
+    sources = {row.name: row.source for row in training.kernels if row.name.startswith("triton_")}
+    assert [kernel_text(source).name for source in sources.values()] == list(sources)
+    assert len(sources) == 15
+
+
+def test_the_slowest_kernel_of_the_backward_is_named_at_its_line() -> None:
+    """The bytes decide, so no kernel has to be compiled for the GPU."""
+    kernels = build_report(open_trace(TRAINING), "test").targets[0].kernels
+    backward = [row for row in kernels if row.phase == "backward" and row.bytes_moved is not None]
+    slowest = max(backward, key=lambda row: row.bytes_moved or 0)
+    assert slowest.name == "triton_poi_fused_gelu_gelu_backward_5"
+    assert slowest.bytes_moved == 3 * 4 * ROWS * 32
+    assert [span.line for span in slowest.spans] == [21]
+
+
+@pytest.mark.rotates("all")
+def test_every_kernel_of_a_training_step_is_compiled() -> None:
+    """It compiles 15 kernels, which takes 15 s."""
+    pytest.importorskip("triton")
+    ended = aotlens("inspect", TRAINING, "--gpu", "h100", "--format", "json")
+    assert ended.code == 0, ended.err
+    (target,) = json.loads(ended.out)["targets"]
+    generated = [row for row in target["kernels"] if row["name"].startswith("triton_")]
+    assert [row["name"] for row in generated if row["error"] or not row["registers"]] == []
+    backward = [row for row in generated if row["phase"] == "backward"]
+    slowest = max(backward, key=lambda row: row["floor_us"])
+    assert slowest["name"] == "triton_poi_fused_gelu_gelu_backward_5"
+    text = aotlens("inspect", TRAINING, "--gpu", "h100").out
+    below = text.partition("\n  backward ")[2]
+    assert "triton_poi_fu…gelu_gelu_backward_5" in below
+    assert "21: functional.gelu(self.up(self.norm(x)))" in below
 
 
 def test_a_gpu_that_does_not_exist_is_an_error() -> None:

@@ -42,6 +42,7 @@ USED_KINDS = frozenset(
         "backward_prologue",
         "backward_epilogue",
         "compiled_fn_wrapper",
+        "aot_autograd_runtime_wrappers",
         "fx_graph_cache_hit",
         "fx_graph_cache_miss",
         "fx_graph_cache_bypass",

@@ -6,7 +6,8 @@ that is no Python source is never opened, whatever the log calls it.
 
 import ast
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from aotlens.model.report import Site, Span
 from aotlens.model.spans import source_line
 from aotlens.trace.graphs.records import GraphNode, Line
 
-__all__ = ["Locate", "qualified_name", "site_of", "span_of", "whole_line"]
+__all__ = ["Locate", "enclosing_name", "qualified_name", "site_of", "span_of", "whole_line"]
 
 Locate = Callable[[Line, GraphNode | None], Span]
 """Returns the span of a logged line on this machine; the node identifies the expression."""
@@ -50,30 +51,46 @@ def first_spans(locate: Locate, nodes: Iterable[GraphNode]) -> tuple[Span, ...]:
 
 def qualified_name(file: str, line: int, name: str) -> str:
     """Return `Net.forward` if the file exists here and defines it at the line; else the name alone."""
-    return _definitions(file).get((line, name), name)
+    found = (each for each in _definitions(file) if each.name == name and line in each.starts)
+    return next((each.qualname for each in found), name)
+
+
+def enclosing_name(file: str, line: int, name: str) -> str:
+    """Return `Net.forward` if the line is within that function's definition here; else the name alone."""
+    around = [each for each in _definitions(file) if each.name == name and each.starts[0] <= line <= each.end]
+    return around[-1].qualname if around else name
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """One function of a file; an inner one comes after its outer one."""
+
+    name: str
+    qualname: str
+    starts: tuple[int, int]
+    """The line of the first decorator, and that of `def`."""
+    end: int
 
 
 @lru_cache(maxsize=256)
-def _definitions(file: str) -> dict[tuple[int, str], str]:
+def _definitions(file: str) -> tuple[_Definition, ...]:
     path = Path(file)
     try:
         if path.suffix != ".py" or path.stat().st_size > MAX_SOURCE_BYTES:
-            return {}
-        tree = ast.parse(path.read_bytes())
+            return ()
+        return tuple(_definitions_in(ast.parse(path.read_bytes()), ""))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
-    names: dict[tuple[int, str], str] = {}
-    _add_definitions(tree, "", names)
-    return names
+        return ()
 
 
-def _add_definitions(tree: ast.AST, prefix: str, names: dict[tuple[int, str], str]) -> None:
+def _definitions_in(tree: ast.AST, prefix: str) -> Iterator[_Definition]:
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min((decorator.lineno for decorator in child.decorator_list), default=child.lineno)
-            names[first, child.name] = names[child.lineno, child.name] = f"{prefix}{child.name}"
-            _add_definitions(child, f"{prefix}{child.name}.", names)
+            end = child.end_lineno or child.lineno
+            yield _Definition(child.name, f"{prefix}{child.name}", (first, child.lineno), end)
+            yield from _definitions_in(child, f"{prefix}{child.name}.")
         elif isinstance(child, ast.ClassDef):
-            _add_definitions(child, f"{prefix}{child.name}.", names)
+            yield from _definitions_in(child, f"{prefix}{child.name}.")
         else:
-            _add_definitions(child, prefix, names)
+            yield from _definitions_in(child, prefix)
