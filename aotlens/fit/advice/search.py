@@ -34,6 +34,8 @@ LEAST_COSTS = {
 }
 """The least cost that is expected of a kind; 0 for others.  A kind is not run where an edit within this cost
 reaches the target."""
+OFTEN_DIFFERENT = ("gradient accumulation",)
+"""Kinds that are compared before they are combined: dropout, noise and batch norm see other batches."""
 ROUNDS = 2
 """How often every edit is added: one that does not help at first may help after others."""
 INEXACT_COST = 4
@@ -227,6 +229,8 @@ def _test_singles(search: Search, target: Target | None) -> None:
         tested = search.tested((proposal,))
         if tested is not None and _is_useful(search, tested, target):
             search.singles.append(tested)
+            if proposal.kind in OFTEN_DIFFERENT:
+                search.judgement(tested)
 
 
 def _least_cost(proposal: Proposal) -> float:

@@ -22,14 +22,22 @@ CHILDREN = {
     "training": "aotlens.fit.advice.training",
 }
 """The module whose `main` runs a job, by the kind of the job."""
+LIBRARIES = (
+    "torch._dynamo",
+    "torch._dynamo.backends.inductor",
+    "torch.export._trace",
+    "torch.utils.flop_counter",
+    "aotlens.frontends.compile",
+    "ortools.graph.python.max_flow",
+)
+"""What a trial would load when it compiles; none of these asks for a GPU."""
 POLL_S = 0.01
 
 
 def main() -> int:
     """Run one job for each line of stdin, and write one line with its exit code; None for a timeout."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    importlib.import_module("torch._dynamo")
-    for name in CHILDREN.values():
+    for name in (*LIBRARIES, *CHILDREN.values()):
         importlib.import_module(name)
     for line in sys.stdin:
         code = _run(json.loads(line))
