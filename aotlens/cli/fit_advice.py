@@ -15,7 +15,8 @@ from aotlens.policy import Budget
 from aotlens.view.quantities import counted
 
 if TYPE_CHECKING:
-    from aotlens.fit.advice.search import Advised, Goal, Target
+    from aotlens.fit.advice.search import Advised
+    from aotlens.fit.advice.target import Goal, Target
     from aotlens.fit.job import FitJob
 
 __all__ = ["add_advice_arguments", "tested_advice", "with_advice", "write_plan"]
@@ -60,7 +61,7 @@ def with_advice(
     if fit is None or not fit.curve or fit.distribution is not None:
         say("aotlens: no edits are tested: they need a script on one device whose memory is known")
         return report, None
-    from aotlens.fit.advice.search import Goal
+    from aotlens.fit.advice.target import Goal
 
     goal = Goal(_target(arguments, fit), arguments.advise or not arguments.target)
     advised, texts = tested_advice(job, fit, goal)
@@ -90,7 +91,7 @@ def tested_advice(job: "FitJob", fit: Fit, goal: "Goal") -> "tuple[Advised, Mapp
 
 
 def _target(arguments: argparse.Namespace, fit: Fit) -> "Target | None":
-    from aotlens.fit.advice.search import Target
+    from aotlens.fit.advice.target import Target
 
     budget: Budget | None = arguments.target
     if budget is None:

@@ -15,7 +15,7 @@ from aotlens.cli.fit_advice import tested_advice
 from aotlens.cli.targets import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.errors import UserError
-from aotlens.fit.advice.search import Goal, Target
+from aotlens.fit.advice.target import Goal, Target
 from aotlens.fit.failure_match import failing_devices, match_failure
 from aotlens.fit.job import FIT_CHILD, FitJob
 from aotlens.fit.snapshot_child import read_in_child

@@ -7,7 +7,8 @@ from typing import cast
 import pytest
 
 from aotlens.fit.advice.jobs import NamesOutcome, TrainingOutcome
-from aotlens.fit.advice.search import Advised, Goal, Target, advise
+from aotlens.fit.advice.search import Advised, advise
+from aotlens.fit.advice.target import Goal, Target
 from aotlens.fit.advice.trials import Trials, trials
 from aotlens.fit.job import FitJob
 from aotlens.model.fit import Fit, FitMoment, FitPoint, PhasePeak

@@ -12,12 +12,13 @@ from aotlens.fit.advice.jobs import TrainingOutcome
 from aotlens.fit.advice.optimizers import eight_bit_optimizer
 from aotlens.fit.advice.proposals import Proposal
 from aotlens.fit.advice.rules import Script
+from aotlens.fit.advice.target import Goal, Target
 from aotlens.fit.advice.trials import Trials
 from aotlens.fixes.outcomes import line_edits
 from aotlens.model.fit import Fit, FitAdvice, FitPlan
 from aotlens.view.quantities import counted, human_bytes, percent
 
-__all__ = ["Advised", "Goal", "Target", "advise"]
+__all__ = ["Advised", "advise"]
 
 MOST_REAL_BYTES = 2 << 30
 """The largest predicted peak of a script that is also run on real tensors."""
@@ -40,47 +41,6 @@ ROUNDS = 2
 """How often every edit is added: one that does not help at first may help after others."""
 INEXACT_COST = 4
 """The additional cost of an edit that is not exact: it comes last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The bytes that a plan must not exceed."""
-
-    size_bytes: int
-    is_reserved: bool = False
-    """Whether they limit what the GPU's allocator reserves, instead of the peak."""
-
-    def bytes_of(self, fit: Fit) -> int:
-        """Return the bytes of a run that the target limits."""
-        if self.is_reserved and fit.fits is not None:
-            return fit.fits.reserved_bytes
-        return fit.step_peak_bytes
-
-    def is_reached(self, fit: Fit) -> bool:
-        return self.bytes_of(fit) <= self.size_bytes
-
-    def peak_limit(self, fit: Fit) -> int:
-        """Return the peak at which the run would reach the target."""
-        return self.size_bytes - (self.bytes_of(fit) - fit.step_peak_bytes)
-
-    def excess_bytes(self, fit: Fit) -> int:
-        """Return the bytes above the target, added up over the phases: 0 if it is reached.
-
-        An edit of the forward helps although the optimizer needs as much, because another edit lowers that.
-        """
-        limit = self.peak_limit(fit)
-        phases = sum(max(0, phase.peak_bytes - limit) for phase in fit.phases)
-        return max(phases, self.bytes_of(fit) - self.size_bytes, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """What the search looks for."""
-
-    target: Target | None
-    """None for advice only."""
-    is_whole: bool = True
-    """Compare the training with each edit, not only with those of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +253,7 @@ def _of_these(search: Search, singles: Sequence[Tested], target: Target) -> Test
         if target.is_reached(best.fit):
             break
         (added,) = single.chosen
-        if added in best.chosen:
+        if added in best.chosen or not _lowers_what_exceeds(search.base, single.fit, best.fit, target):
             continue
         others = tuple(proposal for proposal in best.chosen if proposal.group != added.group)
         search.say(f"{len(others) + 1} edits together")
@@ -302,6 +262,16 @@ def _of_these(search: Search, singles: Sequence[Tested], target: Target) -> Test
             best = together
         lowest = min(lowest, best, key=lambda tested: target.bytes_of(tested.fit))
     return _pruned(search, best, target) if target.is_reached(best.fit) else lowest
+
+
+def _lowers_what_exceeds(base: Fit, single: Fit, best: Fit, target: Target) -> bool:
+    """Return True if an edit alone lowers a phase that the combination so far leaves above the target."""
+    limit = target.peak_limit(best)
+    exceeding = [row.phase for row in best.phases if row.peak_bytes > limit]
+    before = {row.phase: row.peak_bytes for row in base.phases}
+    after = {row.phase: row.peak_bytes for row in single.phases}
+    lowers = any(after.get(phase, 0) < before.get(phase, 0) for phase in exceeding)
+    return lowers or not exceeding
 
 
 def _pruned(search: Search, best: Tested, target: Target) -> Tested:
