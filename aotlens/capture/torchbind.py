@@ -23,6 +23,8 @@ from aotlens.unsupported import unsupported
 
 REGISTER = "register a class for tracing with `torch._library.register_fake_class`"
 OBJECTS = (FakeScriptObject, ScriptObject)
+SCRIPTED = "__torch__."
+"""Before the name of a class that `torch.jit.script` made; torchbind classes are without it here."""
 
 
 class FakeObjects:
@@ -79,14 +81,12 @@ class FakeObjects:
 
     def call(self, owner: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record a method call on a free object."""
-        fake = self.fake_of(owner)
+        fake, span = self.fake_of(owner), self._recording.current_frames().innermost
         if not isinstance(fake, FakeScriptObject):
-            raise unsupported(
-                "torchbind-class",
-                self._recording.current_frames().innermost,
-                method=method,
-                type=torchbind_class_name(owner),
-            )
+            kind = torchbind_class_name(owner)
+            if kind.startswith(SCRIPTED):
+                raise unsupported("torchscript-module", span, module=f"`{kind.removeprefix(SCRIPTED)}`")
+            raise unsupported("torchbind-class", span, method=method, type=kind)
         if not hasattr(fake.wrapped_obj, method):
-            raise unsupported("torchbind-method", self._recording.current_frames().innermost, method=method)
+            raise unsupported("torchbind-method", span, method=method)
         return call_torchbind(fake, method, *args, **kwargs)

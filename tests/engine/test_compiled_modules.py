@@ -110,6 +110,15 @@ def test_a_scripted_layer_is_refused_by_name_and_left_as_it_was() -> None:
     assert model(torch.ones(1, 2)).shape == (1, 2)
 
 
+def test_a_scripted_layer_of_a_closure_is_refused_where_it_is_called() -> None:
+    scripted = torch.jit.script(nn.Linear(2, 2))
+    with pytest.raises(UnsupportedError, match=r"TorchScript module, `.*Linear`, at .*`scripted\(x\)`"):
+        aotlens.compile(lambda x: scripted(x) * 2, options=EAGER)(torch.ones(1, 2))
+    assert {type(parameter) for parameter in scripted.parameters()} == {nn.Parameter}
+    aotlens.compile(lambda x: x @ scripted.weight, options=EAGER)(torch.ones(1, 2)).sum().backward()
+    assert torch.equal(scripted.weight.grad, torch.ones(2, 2))
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_an_encoder_that_packs_its_rows_is_refused(dynamic: bool) -> None:

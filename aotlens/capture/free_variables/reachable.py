@@ -185,7 +185,8 @@ class _Walk:
     def _visit(self, value: Any, names: frozenset[str]) -> None:
         if isinstance(value, torch.nn.Module):
             for owner in value.modules():
-                self._layer(owner)
+                if not isinstance(owner, torch.jit.ScriptModule):  # its names are in C++
+                    self._layer(owner)
         elif isinstance(value, (*CONTAINERS, tuple)):
             for item in _items(value):
                 self.enqueue(item, names)
@@ -289,8 +290,8 @@ class _Walk:
             self._bind("the attribute", name, store, store[name], foreign)
             if not foreign:
                 self.enqueue(store[name], names)
-        if isinstance(submodules := layer._modules, dict):  # a TorchScript layer has another kind of mapping
-            self.instances.append(Instance(submodules, dict(submodules), kind, is_read=bool(submodules)))
+        submodules = layer._modules
+        self.instances.append(Instance(submodules, dict(submodules), kind, is_read=bool(submodules)))
         for name, inner in layer._modules.items():
             self._bind("the submodule", name, layer._modules, inner, foreign)
         for tensors in (layer._parameters, layer._buffers):
