@@ -4,14 +4,20 @@ python -m scripts.unsupported_page
 """
 
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 from aotlens.unsupported import CASES, SUBJECTS, Case
 from tests.programs import PROGRAMS, Program
+from tests.unsupported import EXAMPLES
+from tests.unsupported.example import Example
 
 PAGE = "docs/unsupported.md"
+OPTIONS = 'options=CompileOptions(backend="eager")'
+DYNAMIC = 'options=CompileOptions(backend="eager", dynamic=True)'
+_TYPE_IGNORE = re.compile(r"  # type: ignore.*")
 INTRODUCTION = """# What is unsupported
 
 What the engine cannot compile, one entry per case: what the error says, and what to do instead.
@@ -32,7 +38,8 @@ The page is made from `aotlens/unsupported/`; the programs are those that our te
 
 def page() -> str:
     """The text of the page."""
-    examples = {_case(program): program for program in reversed(PROGRAMS)}
+    examples = {example.case: _body(example) for example in EXAMPLES}
+    examples |= {case: _source(program) for program in reversed(PROGRAMS) if (case := shown_case(program))}
     parts = [INTRODUCTION]
     for subject in SUBJECTS:
         parts.append(f"## {(subject.__doc__ or '').strip().rstrip('.')}\n")
@@ -40,23 +47,32 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _entry(case: Case, program: Program | None) -> Iterator[str]:
+def _entry(case: Case, example: str | None) -> Iterator[str]:
     yield f"### {case.name}\n"
     yield f"{_sentence(case.text)}\n"
     if case.advice:
         yield f"**Instead:** {case.advice}.\n"
-    if program is not None:
+    if example is not None:
         yield "```python"
-        yield _source(program)
+        yield example
         yield "```\n"
 
 
-def _case(program: Program) -> str | None:
+def shown_case(program: Program) -> str | None:
+    """The case that a program of the shared list raises; None if it compiles."""
     return next((name for name in (program.refused, program.later) if name in CASES), None)
 
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _body(example: Example) -> str:
+    """The statements of an example's function, which takes no arguments."""
+    lines = inspect.getsource(example.run).rstrip().splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith("def "))
+    body = textwrap.dedent("\n".join(lines[first + 1 :]))
+    return _TYPE_IGNORE.sub("", body).replace("options=EAGER", OPTIONS).replace("options=DYNAMIC", DYNAMIC)
 
 
 def _source(program: Program) -> str:

@@ -1,0 +1,26 @@
+"""Each example of the page "What is unsupported" raises its case."""
+
+import pytest
+
+from aotlens.errors import AotlensError
+from aotlens.unsupported import CASES
+from scripts.unsupported_page import shown_case
+from tests.programs import PROGRAMS
+from tests.unsupported import EXAMPLES
+from tests.unsupported.example import Example
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.case)
+def test_example_raises_its_case(example: Example) -> None:
+    with pytest.raises(AotlensError) as raised:
+        example.run()
+    assert getattr(raised.value, "name", None) == example.case
+
+
+def test_each_case_has_one_example() -> None:
+    cases = [example.case for example in EXAMPLES]
+    assert sorted(cases) == sorted(set(cases))
+    assert set(cases) <= CASES.keys()
+    assert not set(cases) & {shown_case(program) for program in PROGRAMS}

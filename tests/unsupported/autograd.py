@@ -1,0 +1,99 @@
+"""Autograd: gradients, hooks and custom functions."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import aotlens
+from tests.unsupported.example import EAGER, Example, collector
+
+EXAMPLES: list[Example] = []
+shows = collector(EXAMPLES)
+
+
+@shows("grad-with-graph")
+def backward_with_a_graph() -> None:
+    @aotlens.compile(options=EAGER)
+    def penalty(x: Tensor) -> Tensor:
+        (x**3).sum().backward(create_graph=True)
+        return x * 2
+
+    penalty(torch.ones(3, requires_grad=True))
+
+
+@shows("attribute-of-input")
+def attribute_of_an_argument() -> None:
+    @aotlens.compile(options=EAGER)
+    def mark(x: Tensor) -> Tensor:
+        x.scale = 3.0  # type: ignore[attr-defined]
+        return x * 2
+
+    mark(torch.ones(3))
+
+
+@shows("reads-grad")
+def gradient_of_the_caller() -> None:
+    @aotlens.compile(options=EAGER)
+    def signed(x: Tensor) -> Tensor:
+        assert x.grad is not None
+        return x * x.grad.sign()
+
+    x = torch.ones(3, requires_grad=True)
+    (x * 2).sum().backward()
+    signed(x)
+
+
+class Transposing(torch.autograd.Function):
+    """A backward that transposes an argument in place."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, state: Tensor) -> Tensor:
+        ctx.state = state
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        ctx.state.t_()
+        return gradient * 2, None
+
+
+@shows("metadata-mutation-in-backward")
+def transposed_in_the_backward() -> None:
+    # the backward of `Transposing` calls `t_()` on its second argument
+    @aotlens.compile(options=EAGER)
+    def scale(x: Tensor, state: Tensor) -> Any:
+        return Transposing.apply(x, state)
+
+    scale(torch.ones(2, 3, requires_grad=True), torch.ones(2, 3)).sum().backward()
+
+
+@shows("side-effect-in-backward")
+def norms_from_a_hook() -> None:
+    norms: list[Tensor] = []
+
+    @aotlens.compile(options=EAGER)
+    def watched(x: Tensor) -> Tensor:
+        y = x * 2
+        y.register_hook(lambda gradient: norms.append(gradient.norm()))
+        return y.sin()
+
+    watched(torch.ones(3, requires_grad=True))
+
+
+@shows("functorch-transform")
+def compiled_under_vmap() -> None:
+    @aotlens.compile(options=EAGER)
+    def scale(x: Tensor) -> Tensor:
+        return x * 2
+
+    torch.func.vmap(scale)(torch.ones(3, 2))
+
+
+@shows("functionalize-outside")
+def first_call_under_functionalize() -> None:
+    @aotlens.compile(options=EAGER)
+    def scale(x: Tensor) -> Tensor:
+        return x * 2
+
+    torch.func.functionalize(scale)(torch.ones(3))

@@ -1,0 +1,155 @@
+"""Inputs, outputs and storage."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import aotlens
+from tests.unsupported.example import DYNAMIC, EAGER, Example, collector
+
+EXAMPLES: list[Example] = []
+shows = collector(EXAMPLES)
+
+
+@shows("geometry-change-of-empty-storage")
+def memory_given_back() -> None:
+    @aotlens.compile(options=EAGER)
+    def free(x: Tensor) -> None:
+        x.t_()
+        x.untyped_storage().resize_(0)
+
+    free(torch.ones(2, 3))
+
+
+@shows("input-layout")
+def sparse_argument() -> None:
+    @aotlens.compile(options=EAGER)
+    def scale(x: Tensor) -> Tensor:
+        return x * 2
+
+    scale(torch.eye(3).to_sparse())
+
+
+@shows("numpy-input")
+def numpy_argument() -> None:
+    @aotlens.compile(options=EAGER)
+    def scale(x: Tensor, by: np.ndarray) -> Tensor:
+        return x * torch.from_numpy(by)
+
+    scale(torch.ones(3), np.ones(3))
+
+
+@shows("output-type")
+def numpy_result() -> None:
+    @aotlens.compile(options=EAGER)
+    def scale(x: Tensor) -> tuple[Tensor, np.ndarray]:
+        return x * 2, np.ones(3)
+
+    scale(torch.ones(3))
+
+
+@shows("inference-output-with-grad")
+def leaf_made_under_inference_mode() -> None:
+    @aotlens.compile(options=EAGER)
+    def make(x: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.inference_mode():
+            leaf = torch.ones(3, requires_grad=True)
+        return x * 2, leaf
+
+    make(torch.ones(3))
+
+
+@shows("as-strided-beyond-input")
+def elements_that_the_input_lacks() -> None:
+    @aotlens.compile(options=EAGER)
+    def all_of_it(x: Tensor) -> Tensor:
+        return x.as_strided((8,), (1,)) * 2
+
+    all_of_it(torch.ones(8)[:3])
+
+
+@shows("as-strided-beyond-written-view")
+def elements_beside_a_view() -> None:
+    @aotlens.compile(options=EAGER)
+    def double_more(x: Tensor) -> Tensor:
+        y = x * 2
+        y[:2].as_strided((4,), (1,)).mul_(2)
+        return y
+
+    double_more(torch.ones(6, requires_grad=True))
+
+
+@shows("write-to-repeated-memory")
+def row_of_an_expanded_argument() -> None:
+    @aotlens.compile(options=DYNAMIC)
+    def shift(x: Tensor) -> None:
+        x[0].add_(1)
+
+    shift(torch.ones(1, 3).expand(4, 3))
+
+
+@shows("detach-of-view")
+def view_detached_in_place() -> None:
+    @aotlens.compile(options=EAGER)
+    def cut(x: Tensor) -> Tensor:
+        y = x * 2
+        y[0].detach_()
+        return y
+
+    cut(torch.ones(2, 3, requires_grad=True))
+
+
+@shows("foreign-storage")
+def tensor_on_a_new_storage() -> None:
+    @aotlens.compile(options=EAGER)
+    def on_bytes(x: Tensor) -> Tensor:
+        y = torch.empty(3)
+        y.set_(torch.UntypedStorage(12))
+        return y * x
+
+    on_bytes(torch.ones(3))
+
+
+@shows("view-before-storage-swap")
+def view_of_former_data() -> None:
+    @aotlens.compile(options=EAGER)
+    def replaced(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 2
+        view = y[0]
+        y.data = torch.ones(2, 2)
+        return view, y
+
+    replaced(torch.ones(2, 2, requires_grad=True))
+
+
+@shows("detached-output-on-swapped-storage")
+def output_on_data_that_is_replaced() -> None:
+    @aotlens.compile(options=EAGER)
+    def trade(x: Tensor, y: Tensor) -> Tensor:
+        z = y * 2
+        z.data = x
+        x.data = torch.ones(2)
+        return z
+
+    trade(torch.ones(2), torch.ones(2, requires_grad=True))
+
+
+@shows("storage-swap-and-recorded-write")
+def written_and_replaced() -> None:
+    @aotlens.compile(options=EAGER)
+    def update(x: Tensor, weight: Tensor) -> Tensor:
+        x.mul_(weight)
+        x.data = torch.ones(2)
+        return weight * 2
+
+    update(torch.ones(2), torch.ones(2, requires_grad=True))
+
+
+@shows("storage-mutation-of-input")
+def data_set_by_an_operator() -> None:
+    @aotlens.compile(options=EAGER)
+    def assign(x: Tensor, y: Tensor) -> Tensor:
+        torch.ops.aten.set_data(x, y)
+        return x * 2
+
+    assign(torch.ones(2), torch.ones(2))

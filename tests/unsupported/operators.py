@@ -1,0 +1,69 @@
+"""Operators."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import aotlens
+from tests.unsupported.example import EAGER, Example, collector
+
+EXAMPLES: list[Example] = []
+shows = collector(EXAMPLES)
+
+
+@torch.library.custom_op("aotlens_examples::increase_both", mutates_args=("first", "second"))
+def increase_both(first: Tensor, second: Tensor) -> None:
+    """Add one to both."""
+    first.add_(1)
+    second.add_(1)
+
+
+UNTRACEABLE = torch.library.Library("aotlens_untraceable", "DEF")
+UNTRACEABLE.define("twice(Tensor x) -> Tensor")
+UNTRACEABLE.impl("twice", lambda x: x * 2, "CPU")
+
+
+@shows("custom-operator-overlap")
+def one_tensor_in_two_dtypes() -> None:
+    # `increase_both` is a custom operator that writes to both of its arguments
+    @aotlens.compile(options=EAGER)
+    def shift(x: Tensor) -> Tensor:
+        y = x * 2
+        increase_both(y, y.view(torch.int32))
+        return y
+
+    shift(torch.ones(4))
+
+
+@shows("no-fake-kernel")
+def operator_without_a_fake_kernel() -> None:
+    # `twice` has a kernel for the CPU and none for tensors without data (`torch.library.register_fake`)
+    @aotlens.compile(options=EAGER)
+    def scale(x: Tensor) -> Tensor:
+        return torch.ops.aotlens_untraceable.twice(x)
+
+    scale(torch.ones(4))
+
+
+@shows("view-of-sparse")
+def values_of_a_sparse_matrix() -> None:
+    @aotlens.compile(options=EAGER)
+    def values(x: Tensor) -> Tensor:
+        return x.to_sparse_csr().values()
+
+    values(torch.eye(3))
+
+
+@shows("operand-mutation")
+def write_within_map() -> None:
+    from torch._higher_order_ops.map import map as map_rows
+
+    def shift_row(row: Any, *_: Any) -> Any:
+        return row.add_(1)
+
+    @aotlens.compile(options=EAGER)
+    def shift(x: Tensor) -> Any:
+        return map_rows(shift_row, x)
+
+    shift(torch.ones(3, 2))

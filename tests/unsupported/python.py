@@ -1,0 +1,195 @@
+"""Python: state outside of the function, and random numbers."""
+
+import contextvars
+import itertools
+import random
+
+import torch
+from torch import Tensor, nn
+
+import aotlens
+from tests.unsupported.example import EAGER, Example, collector
+
+EXAMPLES: list[Example] = []
+shows = collector(EXAMPLES)
+
+
+class Record:
+    """Something that a function makes and stores."""
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+
+
+@shows("lazy-module")
+def layer_without_parameters() -> None:
+    layer = aotlens.compile(nn.LazyLinear(3), options=EAGER)
+    layer(torch.ones(2, 4))
+
+
+@shows("torchscript-module")
+def scripted_layer() -> None:
+    layer = torch.jit.script(nn.Linear(3, 3))
+
+    @aotlens.compile(options=EAGER)
+    def scale(x: Tensor) -> Tensor:
+        return layer(x) * 2
+
+    scale(torch.ones(2, 3))
+
+
+@shows("container-key")
+def object_as_a_key() -> None:
+    seen: dict[Record, Tensor] = {}
+
+    @aotlens.compile(options=EAGER)
+    def remember(x: Tensor) -> Tensor:
+        seen[Record(x)] = x * 2
+        return x * 3
+
+    remember(torch.ones(3))
+
+
+@shows("python-random")
+def number_from_python() -> None:
+    @aotlens.compile(options=EAGER)
+    def noisy(x: Tensor) -> Tensor:
+        return x * random.random()
+
+    noisy(torch.ones(3))
+
+
+@shows("iterator")
+def next_item_of_a_counter() -> None:
+    counter = itertools.count()
+
+    @aotlens.compile(options=EAGER)
+    def numbered(x: Tensor) -> Tensor:
+        return x * next(counter)
+
+    numbered(torch.ones(3))
+
+
+@shows("context-variable")
+def context_variable_that_is_set() -> None:
+    phase = contextvars.ContextVar("phase", default="")
+
+    @aotlens.compile(options=EAGER)
+    def enter(x: Tensor) -> Tensor:
+        phase.set("attention")
+        return x * 2
+
+    enter(torch.ones(3))
+
+
+@shows("new-layer-side-effect")
+def layer_made_by_the_function() -> None:
+    layers: list[nn.Linear] = []
+
+    @aotlens.compile(options=EAGER)
+    def grow(x: Tensor) -> Tensor:
+        layers.append(nn.Linear(3, 3))
+        return x * 2
+
+    grow(torch.ones(3))
+
+
+@shows("new-object-side-effect")
+def object_made_by_the_function() -> None:
+    records: list[Record] = []
+
+    @aotlens.compile(options=EAGER)
+    def log(x: Tensor) -> Tensor:
+        records.append(Record(x * 2))
+        return x * 3
+
+    log(torch.ones(3))
+
+
+@shows("outer-optimizer")
+def step_of_an_optimizer() -> None:
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    @aotlens.compile(options=EAGER)
+    def train(x: Tensor) -> Tensor:
+        loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    train(torch.ones(2, 3))
+
+
+@shows("mode-left-changed")
+def default_dtype_that_is_left() -> None:
+    @aotlens.compile(options=EAGER)
+    def double(x: Tensor) -> Tensor:
+        torch.set_default_dtype(torch.float64)
+        return x * 2
+
+    before = torch.get_default_dtype()
+    try:
+        double(torch.ones(3))
+    finally:
+        torch.set_default_dtype(before)
+
+
+class Totals:
+    """An object whose attributes no dictionary has."""
+
+    __slots__ = ("loss",)
+    loss: Tensor
+
+
+@shows("write-to-captured-tensor")
+def slot_by_its_name() -> None:
+    totals = Totals()  # an object with `__slots__ = ("loss",)`
+    totals.loss = torch.zeros(3)
+
+    @aotlens.compile(options=EAGER)
+    def accumulate(x: Tensor) -> Tensor:
+        for name in ("loss",):
+            getattr(totals, name).add_(x)
+        return x * 2
+
+    accumulate(torch.ones(3))
+
+
+@shows("new-seed")
+def seed_from_the_clock() -> None:
+    @aotlens.compile(options=EAGER)
+    def noise(x: Tensor) -> Tensor:
+        torch.seed()
+        return x * torch.rand(3)
+
+    noise(torch.ones(3))
+
+
+@shows("initial-seed")
+def seed_as_a_number() -> None:
+    @aotlens.compile(options=EAGER)
+    def scaled(x: Tensor) -> Tensor:
+        return x * torch.initial_seed()
+
+    scaled(torch.ones(3))
+
+
+@shows("generator-state")
+def generator_that_is_seeded() -> None:
+    @aotlens.compile(options=EAGER)
+    def noise(generator: torch.Generator) -> Tensor:
+        generator.manual_seed(1)
+        return torch.rand(3, generator=generator)
+
+    noise(torch.Generator())
+
+
+@shows("default-generator-state")
+def default_generator_that_is_seeded() -> None:
+    @aotlens.compile(options=EAGER)
+    def noise(x: Tensor) -> Tensor:
+        torch.default_generator.manual_seed(3)
+        return x * torch.rand(3)
+
+    noise(torch.ones(3))
