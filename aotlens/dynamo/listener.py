@@ -102,6 +102,18 @@ class _Frame:
     """Empty until it is compiled."""
 
 
+class _Tracing(threading.local):
+    """What Dynamo traces in one thread; mutable."""
+
+    def __init__(self) -> None:
+        self.stack: list[_Frame] = []
+        self.line: tuple[str, int] | None = None
+        """The user line that is traced, and Dynamo's time at its begin."""
+        self.began = 0.0
+        self.depth = -1
+        """The depth of the function with the line that was looked at last."""
+
+
 class Listener:
     """Mutable: filled while the script runs."""
 
@@ -118,7 +130,7 @@ class Listener:
         self.counts_calls = time_guards
         self.graphs: dict[str, tuple[str, str, str]] = {}
         """File, function and part of each compilation whose graph ran."""
-        self._frames = threading.local()
+        self._tracing = _Tracing()
         self._sized: dict[str, Frames] = {}
         """Where each condition on sizes was created."""
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
@@ -146,26 +158,19 @@ class Listener:
     def frame_begins(self, code: CodeType, wraps: Any) -> None:
         self.seen.add((code.co_filename, code.co_firstlineno))
         self.clock.begin(_FRAME, "", DYNAMO)
-        self._stack.append(_Frame(code, *self._owner(code, wraps)))
+        self._tracing.stack.append(_Frame(code, *self._owner(code, wraps)))
+        self._tracing.depth = -1
 
     def frame_ends(self, code: CodeType) -> None:
         self._end_line()
-        stack = self._stack
+        stack = self._tracing.stack
         while stack and stack.pop().code is not code:
             continue
         self.clock.end(_FRAME)
 
-    @property
-    def _stack(self) -> list["_Frame"]:
-        frames = self._frames
-        if not hasattr(frames, "stack"):
-            frames.stack = []
-        stack: list[_Frame] = frames.stack
-        return stack
-
     def _owner(self, code: CodeType, wraps: Any = None) -> tuple[FunctionFacts, str]:
         """Return the user function to which a code object belongs, and the part of it that the code is."""
-        known = next((frame for frame in reversed(self._stack) if frame.code is code), None)
+        known = next((frame for frame in reversed(self._tracing.stack) if frame.code is code), None)
         if known is not None:
             return known.owner, known.part
         if is_user_file(code.co_filename):
@@ -209,7 +214,7 @@ class Listener:
 
     def loses(self, loss: DynamoLoss) -> None:
         compile_id = self._known_id(loss.compile_id) or next(
-            (frame.compile_id for frame in reversed(self._stack) if frame.code is loss.root), ""
+            (frame.compile_id for frame in reversed(self._tracing.stack) if frame.code is loss.root), ""
         )
         loss = loss._replace(compile_id=compile_id)
         self.losses.append(loss)
@@ -274,30 +279,34 @@ class Listener:
             return
         arguments = guards.code.co_varnames[: guards.code.co_argcount + guards.code.co_kwonlyargcount]
         for source, code, frames in guards.made:
-            name = _without_scope(source)
-            value = guards.scope["L"].get(name) if name in arguments else None
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if is_number and "==" in code:
+            if "==" not in code or (name := _without_scope(source)) not in arguments:
+                continue
+            value = guards.scope["L"].get(name)
+            if isinstance(value, int | float) and not isinstance(value, bool):
                 owner.numbers.setdefault(name, (value, _user_span(frames)))
 
     # Time.
 
-    def starts_line(self, lines: Iterator[tuple[str, int]]) -> None:
-        self._end_line()
-        line = next((line for line in lines if is_user_file(line[0])), None)
-        self._frames.line = line, self.clock.tracing_seconds()
+    def starts_line(self, file: str, depth: int, lines: Iterator[tuple[str, int]]) -> None:
+        tracing = self._tracing
+        if depth > tracing.depth and not is_user_file(file):
+            return  # a library's function, called from the same user line: most lines are of this kind
+        tracing.began, tracing.depth = self._end_line(), depth
+        tracing.line = next((line for line in lines if is_user_file(line[0])), None)
 
-    def _end_line(self) -> None:
-        line, start = getattr(self._frames, "line", (None, 0.0))
+    def _end_line(self) -> float:
+        """Add the time since the last line began to it; return the time that Dynamo has spent until now."""
+        line, seconds = self._tracing.line, self.clock.tracing_seconds()
         if line is not None:
-            seconds = self.clock.tracing_seconds() - start
-            self.line_seconds[line] = self.line_seconds.get(line, 0.0) + max(0.0, seconds)
-            self._frames.line = None, 0.0
+            spent = max(0.0, seconds - self._tracing.began)
+            self.line_seconds[line] = self.line_seconds.get(line, 0.0) + spent
+            self._tracing.line = None
+        return seconds
 
     def phase_begins(self, name: str, compile_id: str) -> None:
         if name == "backend_compile" or name == "build_guards":
             self._end_line()
-        frame = next(iter(reversed(self._stack)), None)
+        frame = next(iter(reversed(self._tracing.stack)), None)
         if compile_id and frame is not None and not frame.compile_id:
             frame.compile_id = self._new_id(compile_id)
             self._compilation(frame.owner, frame.part, frame.compile_id)

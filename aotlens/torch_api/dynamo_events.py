@@ -3,8 +3,7 @@
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import CodeType
+from types import CodeType, TracebackType
 from typing import Any, Literal, NamedTuple, Protocol
 
 __all__ = [
@@ -133,8 +132,11 @@ class DynamoListener(Protocol):
     def makes_constant(self, constant: DynamoConstant) -> None: ...
     def guards_size(self, expression: str, frames: Frames) -> None: ...
     def makes_guards(self, guards: DynamoGuards) -> None: ...
-    def starts_line(self, lines: Iterator[tuple[str, int]]) -> None:
-        """Dynamo begins to trace a line; the callers' lines follow it, innermost first."""
+    def starts_line(self, file: str, depth: int, lines: Iterator[tuple[str, int]]) -> None:
+        """Dynamo begins to trace a line of a file, in a function that it inlined at this depth.
+
+        `lines` is this line and the callers', innermost first.
+        """
 
     def phase_begins(self, name: str, compile_id: str) -> None: ...
     def looks_up(self, event: CacheEvent) -> None: ...
@@ -150,10 +152,25 @@ LOSSES = ("Unsupported", "RecompileLimitExceeded")
 """Dynamo's exceptions after which a frame runs in eager."""
 
 
-@contextmanager
-def log_exceptions() -> Iterator[None]:
+class _ExceptionLog:
+    """A context manager without state: one for each line that Dynamo traces would cost more than the line."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        logger = logging.getLogger("aotlens.dynamo")
+        logger.warning("a fact of Dynamo's could not be recorded", exc_info=error)
+        return True
+
+
+_EXCEPTION_LOG = _ExceptionLog()
+
+
+def log_exceptions() -> _ExceptionLog:
     """Within the block, log an exception in place of raising it into the user's program."""
-    try:
-        yield
-    except Exception:
-        logging.getLogger("aotlens.dynamo").warning("a fact of Dynamo's could not be recorded", exc_info=True)
+    return _EXCEPTION_LOG

@@ -40,11 +40,16 @@ def _reporting(report: Callable[[Any, DynamoListener], Any]) -> Callable[[Any, C
     """A function of Dynamo's that reports to the listener; torch's own where nobody listens."""
 
     def replace(original: Any, current: Current) -> Any:
+        last: tuple[DynamoListener | None, Any] = None, original
+
         def call(*args: Any, **kwargs: Any) -> Any:
-            listener = current()
-            if listener is not None:
-                return report(original, listener)(*args, **kwargs)
-            return None if original is None else original(*args, **kwargs)
+            nonlocal last
+            listener, reporting = current(), last  # another thread may have another listener
+            if listener is None:
+                return None if original is None else original(*args, **kwargs)
+            if reporting[0] is not listener:
+                last = reporting = listener, report(original, listener)
+            return reporting[1](*args, **kwargs)
 
         return call
 
@@ -69,7 +74,8 @@ def _on_line(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def starts_line(self: Any, line: int) -> None:
         original(self, line)
         with log_exceptions():
-            listener.starts_line(_traced_lines(self))
+            depth = getattr(self, "inline_depth", 0)
+            listener.starts_line(self.f_code.co_filename, depth, _traced_lines(self))
 
     return starts_line
 
@@ -296,7 +302,8 @@ def _frame_of_translator(original: Callable[..., Any], current: Current) -> Any:
 
 def _frame_of_location(original: Callable[..., Any], current: Current) -> Any:
     def frame_summary(self: Any) -> Any:
-        return frame_with_columns(original(self), current_translator())
+        frame = original(self)
+        return frame if frame.colno is not None else frame_with_columns(frame, current_translator())
 
     return frame_summary
 

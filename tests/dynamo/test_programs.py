@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics, graph_break_reasons
 
+from aotlens.dynamo.listener import Listener
 from aotlens.model.dynamo import Break, Dynamo, DynamoFunction
 from aotlens.model.source import Span
 from aotlens.model.spans import source_line
@@ -234,6 +235,23 @@ def test_the_phases_cover_the_compile_time() -> None:
         compilation.seconds.dynamo + compilation.seconds.backend
     )
     assert sum(line.seconds for line in seconds.by_line) <= seconds.by_phase["Dynamo"]
+
+
+def test_lines_of_libraries_count_for_the_user_line_that_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after a function of the user's that the library called has returned."""
+    listener, seconds = Listener(), iter(range(10))
+    monkeypatch.setattr(listener.clock, "tracing_seconds", lambda: float(next(seconds)))
+    library, outer, inner = (torch.__file__, 1), ("model.py", 10), ("model.py", 20)
+    for depth, lines in (
+        (0, [outer]),
+        (1, [library, outer]),
+        (2, [inner, library, outer]),
+        (3, [library, inner, library, outer]),
+        (1, [library, outer]),
+        (0, [("model.py", 11)]),
+    ):
+        listener.starts_line(lines[0][0], depth, iter(lines))
+    assert listener.line_seconds == {outer: 2.0, inner: 1.0}
 
 
 def test_after_a_reset_compilations_have_numbers_of_their_own() -> None:

@@ -32,11 +32,18 @@ _TRITON = _package_folder("triton")
 """Its frames lie between a launch and its kernel, as torch's do; it may be outside this environment."""
 
 _is_user: dict[str, bool] = {}
-"""By file, since Dynamo's own code objects may have constants that cannot be hashed."""
+"""By file, since it is asked for each line that Dynamo traces."""
 
 
 def is_user_file(filename: str) -> bool:
     """Return True if the file is neither torch's nor ours nor the standard library's."""
+    known = _is_user.get(filename)
+    if known is None:
+        known = _is_user[filename] = _is_users(filename)
+    return known
+
+
+def _is_users(filename: str) -> bool:
     if filename.startswith(("<frozen", "<string>", "<eval_with_key>", "<aotlens")) or filename == "":
         return False
     if filename.startswith((_TORCH, _AOTLENS, _TRITON)):
@@ -71,10 +78,7 @@ def importing_library() -> bool:
 
 
 def is_user_code(code: CodeType) -> bool:
-    known = _is_user.get(code.co_filename)
-    if known is None:
-        known = _is_user[code.co_filename] = is_user_file(code.co_filename)
-    return known
+    return is_user_file(code.co_filename)
 
 
 def user_frames(boundary: CodeType) -> Frames:
