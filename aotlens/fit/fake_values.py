@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -22,7 +23,7 @@ from aotlens.torch_api.fake import (
     known_fake,
     without_fake_mode,
 )
-from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.modes import TorchDispatchMode, without_modes
 from aotlens.torch_api.operators import OpOverload, pytree
 
 __all__ = ["KnownIntegers", "reading_without_values"]
@@ -31,16 +32,21 @@ MOST_ELEMENTS = 4096
 """Larger tensors of integers have no values: they are data, not sizes or positions."""
 UNINITIALIZED = ("empty", "new_empty")
 
+NO_MEMORY = "fake tensors have no memory to read"
+
 _tolist: Callable[..., Any] = torch.Tensor.tolist
+_numpy: Callable[..., Any] = torch.Tensor.numpy
+_format: Callable[..., str] = torch.Tensor.__format__
 
 
 @contextmanager
 def reading_without_values() -> Iterator[None]:
-    """Keep the values of small integer tensors within the block; `tolist` reads each element separately."""
+    """Keep the values of small integer tensors within the block; other reads return placeholders."""
     mode = current_fake_mode()
+    readers = {"tolist": _elements, "numpy": _array, "__format__": _formatted}
     with ExitStack() as stack:
-        replacement = Replacement(torch.Tensor, "tolist", _elements, "fake tensors have no memory to read")
-        stack.enter_context(replacing(replacement))
+        for name, reader in readers.items():
+            stack.enter_context(replacing(Replacement(torch.Tensor, name, reader, NO_MEMORY)))
         if mode is not None:
             keep_constants(mode, _is_small_integer)
             stack.enter_context(KnownIntegers(mode))
@@ -110,3 +116,25 @@ def _elements(tensor: Any) -> Any:
     if not tensor.ndim:
         return tensor.item()
     return [_elements(row) for row in tensor.unbind()]
+
+
+def _array(tensor: Any, *, force: bool = False) -> np.ndarray:
+    """Return the values as an array: one read, since an array may be as large as the data."""
+    if not isinstance(tensor, FakeTensor):
+        return _numpy(tensor, force=force)
+    if tensor.requires_grad and not force:
+        raise RuntimeError("numpy() of a tensor that requires grad: call detach() first")
+    with without_modes():
+        kind = _numpy(torch.empty(0, dtype=tensor.dtype)).dtype
+    if tensor.constant is not None:
+        return np.array(_elements(tensor), kind)
+    if not tensor.numel():
+        return np.empty(tensor.shape, kind)
+    value = tensor[(0,) * tensor.ndim].item()
+    return np.full(tensor.shape, value, kind) if value else np.zeros(tensor.shape, kind)
+
+
+def _formatted(tensor: Any, spec: str) -> str:
+    if isinstance(tensor, FakeTensor) and not tensor.ndim:
+        return format(tensor.item(), spec)
+    return _format(tensor, spec)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 
 from aotlens.fit.fake_values import MOST_ELEMENTS, reading_without_values
@@ -32,6 +34,25 @@ def test_large_integers_and_uninitialized_ones_are_placeholders() -> None:
         known[1] = tokens[0]
         assert known[1].item() == 1
     assert len(observer.placeholders.integers_read) == 3
+
+
+def test_texts_and_arrays_of_values_hold_placeholders() -> None:
+    with FakeTensorMode(), reading_without_values(), observing_memory() as observer:
+        loss = torch.rand(4, requires_grad=True).sum()
+        assert (f"{loss:.2f}", f"{torch.tensor(7):03d}") == ("0.00", "007")
+        assert loss.detach().numpy().shape == ()
+        rows = np.asarray(torch.rand(2, 3, dtype=torch.float64))
+        assert (rows.shape, rows.dtype) == ((2, 3), np.dtype("float64"))
+        assert not rows.any()
+        assert torch.tensor([3, 1]).numpy().tolist() == [3, 1]
+        assert torch.empty(0, 3).numpy().shape == (0, 3)
+        with pytest.raises(RuntimeError, match="requires grad"):
+            loss.numpy()
+        with pytest.raises(TypeError):
+            f"{torch.rand(3):.2f}"
+    assert sum(observer.placeholders.values_read.values()) == 3
+    assert f"{torch.tensor(0.5):.2f}" == "0.50"
+    assert torch.ones(2).numpy().tolist() == [1, 1]
 
 
 SCRIPT = """
