@@ -8,7 +8,7 @@ import sys
 from benchmarks.tables import write_readme
 
 NAMES = ("imports", "overhead", "latency", "partition", "memory", "peak", "growth", "correctness")
-BY_NAME = ("editor", "fake", "gpu", "reuse", "tui")
+BY_NAME = ("editor", "fake", "gpu", "logs", "reuse", "tui")
 """Benchmarks that run only by name."""
 
 

@@ -20,7 +20,7 @@ __all__ = ["emulated_gpu"]
 def emulated_gpu(name: str) -> Iterator[None]:
     """Within the context, programs see the GPU of that name, and tensors have no memory."""
     import torch
-    from torch._inductor import compile_fx
+    from torch._inductor import compile_fx, config
     from torch._subclasses import FakeTensorMode
 
     from aotlens.codegen.gpu.offline.context import offline_gpu
@@ -30,10 +30,13 @@ def emulated_gpu(name: str) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(offline_gpu(find_target(name)))
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(config.patch(joint_graph_constant_folding=False))  # computes them on the device
         compile_program = partial(compile_fx.compile_fx, inner_compile=inner_compile)
         stack.enter_context(patch.object(compile_fx, "compile_fx", compile_program))
         stack.enter_context(patch.object(torch.autograd, "grad", _grad))
         stack.enter_context(patch.object(torch.autograd, "backward", _backward))
+        keeps_graph = "_get_current_graph_task_keep_graph"  # donated buffers ask the engine
+        stack.enter_context(patch.object(torch._C._autograd, keeps_graph, lambda: False))
         yield
 
 
