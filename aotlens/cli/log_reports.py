@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # the terminal app starts without the report's records
 
 __all__ = ["TEXT_LIMIT", "LogReports", "print_watched", "report_of_trace", "watched_trace"]
 
-TEXT_LIMIT = 16 << 20
+TEXT_LIMIT = 2 << 20
 """The bytes of graphs and generated code that are read of a log before other targets are only listed."""
 
 Follow = Callable[[Callable[["Report"], object], threading.Event], None]

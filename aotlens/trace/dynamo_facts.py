@@ -328,15 +328,16 @@ def _compile_seconds(compilations: Iterable[CompilationFacts]) -> CompileSeconds
     total = 0.0
     counts: dict[str, list[int]] = {}
     for facts in compilations:
-        for phase, seconds in seconds_by_phase(facts).items():
+        by_phase = seconds_by_phase(facts)
+        for phase, seconds in by_phase.items():
             phases[phase] = phases.get(phase, 0.0) + seconds
-            total += seconds
+        total += sum(by_phase.values()) or _number(facts, "entire_frame_compile_time_s")
         for name, row in _cache_counts(facts):
             uses = counts.setdefault(name, [0, 0, 0])
             for index, count in enumerate(row):
                 uses[index] += count
     caches = tuple(CacheUse(name, *row) for name, row in counts.items() if any(row))
-    return CompileSeconds(total, total, phases, caches=caches)
+    return CompileSeconds(total, sum(phases.values()), phases, caches=caches)
 
 
 _CACHES = (("AOTAutograd", "aotautograd_cache"), ("Inductor", "fx_graph_cache"))

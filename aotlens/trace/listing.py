@@ -5,6 +5,7 @@ compilation that is not chosen is listed with its name, its line and its size.
 """
 
 import heapq
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from aotlens.trace.stages import POST_GRAD
 
 __all__ = ["MAX_TARGETS", "Choice", "Summary", "chosen", "listed_targets", "summaries"]
 
+_ID = re.compile(r"(?:![\d-]+/)?[\d-]+/[\d-]+")
 MAX_TARGETS = 200
 """How many targets are read at most."""
 MAX_LISTED = 1_000
@@ -49,8 +51,8 @@ class Summary:
 
     def is_called(self, name: str, locate: Locate) -> bool:
         """Return True for its id `0/1`, and for the function's name, whole or its last part."""
-        if name == self.compilation.id:
-            return True
+        if _ID.fullmatch(name):  # no function has such a name, so none is read
+            return name == self.compilation.id
         own = self.function(locate).qualname
         return name in (own, own.rpartition(".")[2])
 

@@ -6,6 +6,7 @@ counts until the last event of its compilation.
 
 import re
 from collections import defaultdict
+from weakref import WeakKeyDictionary
 
 from aotlens.dynamo.compile_time import OTHER, PHASES
 from aotlens.trace.facts import CompilationFacts
@@ -17,8 +18,17 @@ _TIME = re.compile(r'"ts": (\d{1,20}(?:\.\d{1,9})?)')
 MAX_DEPTH = 200
 
 
+_KNOWN: WeakKeyDictionary[CompilationFacts, dict[str, float]] = WeakKeyDictionary()
+
+
 def seconds_by_phase(facts: CompilationFacts) -> dict[str, float]:
     """Return wall seconds by phase, in the order in which the phases began."""
+    if facts not in _KNOWN:
+        _KNOWN[facts] = _seconds_by_phase(facts)
+    return _KNOWN[facts]
+
+
+def _seconds_by_phase(facts: CompilationFacts) -> dict[str, float]:
     seconds: dict[str, float] = defaultdict(float)
     open_phases: list[tuple[str, str]] = []
     last = 0.0

@@ -103,6 +103,14 @@ def test_a_recompilation_names_the_size_that_changed(dynamic: tuple[str, Report]
     assert [guard.expression for guard in symbolic.guards] == ["5 <= x.shape[0]"]
 
 
+def test_compile_time_is_the_sum_of_the_metrics_without_events(breaks: tuple[str, Report]) -> None:
+    dynamo = breaks[1].dynamo
+    assert dynamo is not None
+    each = [row.seconds.total for function in dynamo.functions for row in function.compilations]
+    assert dynamo.compile_seconds.total == pytest.approx(sum(each))
+    assert dynamo.compile_seconds.total > 0
+
+
 def test_targets_are_the_parts_of_the_program(breaks: tuple[str, Report]) -> None:
     _, report = breaks
     assert [(target.qualname, target.span.line if target.span else None) for target in report.targets] == [
