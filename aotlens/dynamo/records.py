@@ -6,6 +6,7 @@ nothing is counted twice.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from aotlens.capture.provenance.frames import is_user_file
 from aotlens.dynamo.breaks import CAPTURED_WHOLE, BreakFacts, enclosing_qualname
 from aotlens.dynamo.compile_time import FIRST_RUN, OTHER, Clock
 from aotlens.dynamo.graph_edges import EdgeOperator, user_line
@@ -28,6 +29,7 @@ from aotlens.model.dynamo import (
     Seconds,
     Skipped,
     Specialisation,
+    SpecialisationKind,
 )
 from aotlens.model.report import Target
 from aotlens.model.source import Span
@@ -212,8 +214,11 @@ def _specialisations(facts: FunctionFacts, changed: set[str]) -> Iterator[Specia
             )
             yield Specialisation(name, str(constant.value), "", "0/1", reason, span, text)
         else:
-            reason = f"the code here holds for {constant.value} alone; any other value recompiles"
-            yield Specialisation(name, str(constant.value), constant.symbol, "compared", reason, span, text)
+            is_own = is_user_file(constant.frames[-1].filename) if constant.frames else True
+            who = "the code here holds for" if is_own else "a library's code that is called here holds for"
+            reason = f"{who} {constant.value} alone; any other value recompiles"
+            kind: SpecialisationKind = "compared" if is_own else "required"
+            yield Specialisation(name, str(constant.value), constant.symbol, kind, reason, span, text)
     for name, (value, span) in facts.numbers.items():
         if name not in changed:
             reason = "a Python number is a constant of the compiled code; another value recompiles"

@@ -15,9 +15,9 @@ _REWRITES: tuple[tuple[re.Pattern[str], Any], ...] = tuple(
         (r"(?:dict|list|tuple)\.__getitem__\((?P<of>[^(),]+), (?P<key>[^()]+?)\)", r"\g<of>[\g<key>]"),
         (r"getattr\((?P<of>[^(),]+), '(?P<name>\w+)'\)", r"\g<of>.\g<name>"),
         (r"(?<![\w'\"])[LG]\['(\w+)'\]", r"\1"),
+        (r"\.__dict__\['(\w+)'\]", r".\1"),
         (r"\._(?:modules|parameters|buffers)\['(\d+)'\]", r"[\1]"),
         (r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1"),
-        (r"\.__dict__\['(\w+)'\]", r".\1"),
         (r"\bkwargs\['(\w+)'\]", r"\1"),
         (r"\bargs\[(\d+)\]", r"argument \1"),
         (r"\.size\(\)\[(\d+)\]", r".shape[\1]"),
@@ -31,6 +31,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], Any], ...] = tuple(
     )
 )
 _STACK = re.compile(r"___stack\d+")
+_STACK_PART = re.compile(r"___stack\d+(?=[.\[])")
 
 
 def user_name(source: str, broken: str = "") -> str:
@@ -40,4 +41,6 @@ def user_name(source: str, broken: str = "") -> str:
     """
     for pattern, text in _REWRITES:
         source = pattern.sub(text, source)
-    return _STACK.sub(f"the value of `{broken}`" if broken else "a value at the graph break", source)
+    if broken:
+        return _STACK.sub(f"the value of `{broken}`", source)
+    return _STACK.sub("a value at the graph break", _STACK_PART.sub("(a value at the graph break)", source))

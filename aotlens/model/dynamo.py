@@ -53,6 +53,7 @@ BreakEffect = Literal["graph split", "rest in eager", "function in eager", "erro
 SpecialisationKind = Literal[
     "0/1",  # a size of 0 or 1 is never a symbol
     "compared",  # the user's code, or an operator, asked whether a symbolic size has this value
+    "required",  # the same, by a layer or function of a library
     "number",  # a Python number among the arguments
 ]
 

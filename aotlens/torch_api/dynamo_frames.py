@@ -86,7 +86,8 @@ def current_translator() -> Any:
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     try:
-        return InstructionTranslator.current_tx()
+        root = InstructionTranslator.current_tx()
+        return root.output.current_tx  # of a function that it inlines
     except (AttributeError, AssertionError):
         return None
 

@@ -24,6 +24,7 @@ from aotlens.model.dynamo import (
     Dynamo,
     DynamoFunction,
     PreventedFusion,
+    Specialisation,
     StartedProcesses,
 )
 from aotlens.model.source import Span
@@ -325,6 +326,12 @@ def dynamo_counts(dynamo: Dynamo) -> tuple[int, int, int]:
         entry.kind == "compared" for function in dynamo.functions for entry in function.specialisations
     )
     return len(dynamo.breaks), len(dynamo.recompilations), constants
+
+
+def other_constants(dynamo: Dynamo) -> tuple[Specialisation, ...]:
+    """Return the constants that are no problem: sizes of 0 and 1, numbers, what a library's code requires."""
+    constants = (entry for function in dynamo.functions for entry in function.specialisations)
+    return tuple(dict.fromkeys(entry for entry in constants if entry.kind != "compared"))
 
 
 def dynamo_summary(dynamo: Dynamo) -> str:

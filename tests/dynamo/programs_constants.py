@@ -115,3 +115,28 @@ def without_tensors() -> None:
         return number + 1
 
     f(1)
+
+
+@program(constants=(("x.shape[1]", "4", "required", "self.linear(x)"),))
+def size_of_a_layer() -> None:
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.linear(x)  # HERE
+
+    compiled(Scaled(), dynamic=True)(torch.ones(3, 4))
+
+
+@program(constants=(("x.shape[0]", "4", "compared", "x.shape[0] == 4"),))
+def size_compared_in_an_inlined_function() -> None:
+    def inner(x):
+        return x * 2 if x.shape[0] == 4 else x  # HERE
+
+    @compiled(dynamic=True)
+    def f(x):
+        return inner(x) + 1
+
+    f(vector())

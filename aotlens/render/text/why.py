@@ -32,6 +32,7 @@ from aotlens.view.why import (
     dynamo_summary,
     miss_words,
     most_changed,
+    other_constants,
     problems,
     process_words,
     value_words,
@@ -139,6 +140,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
             yield from fix_lines(dynamo, problem, page.width)
     yield from fixable_line(dynamo)
     yield from rejected_fix_lines(dynamo, page)
+    yield from _constant_lines(dynamo, page)
     yield from _process_lines(dynamo, page)
     yield from _guard_lines(dynamo, page)
     yield from _time_lines(dynamo.compile_seconds, page)
@@ -158,6 +160,25 @@ def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
         yield from paragraph(fact, width, _INDENT)
     if problem.hint:
         yield from paragraph(f"→ {problem.hint}", width, _INDENT, "green")
+
+
+def _constant_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
+    """Yield, with `--full`, the constants that are no problem."""
+    constants = other_constants(dynamo)
+    if constants and page.is_full:
+        yield heading("Constants", "built into the compiled code")
+        rows = [
+            Row(
+                (
+                    f"{entry.name} = {entry.value}",
+                    "" if entry.span is None else location(entry.span),
+                    entry.reason,
+                ),
+                ("", "dim", "dim"),
+            )
+            for entry in constants
+        ]
+        yield from table(rows, page.width)
 
 
 def _process_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:

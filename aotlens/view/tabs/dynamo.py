@@ -19,7 +19,15 @@ from aotlens.view.forecast import (
 )
 from aotlens.view.quantities import counted, human_seconds, human_us
 from aotlens.view.tabs.tables.rows import Line, Link, Part
-from aotlens.view.why import Problem, cache_words, dynamo_summary, miss_words, problems, process_words
+from aotlens.view.why import (
+    Problem,
+    cache_words,
+    dynamo_summary,
+    miss_words,
+    other_constants,
+    problems,
+    process_words,
+)
 
 __all__ = ["DYNAMO", "all_dynamo_lines", "dynamo_lines", "dynamo_part", "why_lines"]
 
@@ -65,7 +73,13 @@ def all_dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
             yield Line((Part(f"    → {problem.hint}", "ok"),), link, wrap=True)
         for tried in fixes_of(dynamo, problem.function, problem.target):
             yield Line((Part(f"    ✓ tested: {tried.fix.title}", "ok"),), link, wrap=True)
-    for section in (_skipped_lines(dynamo), _guard_lines(dynamo), _process_lines(dynamo)):
+    sections = (
+        _constant_lines(dynamo),
+        _skipped_lines(dynamo),
+        _guard_lines(dynamo),
+        _process_lines(dynamo),
+    )
+    for section in sections:
         lines = tuple(section)
         if lines:
             yield Line()
@@ -77,6 +91,19 @@ def all_dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
 def why_lines(dynamo: Dynamo | None) -> tuple[Line, ...]:
     """Return the lines of the tab; one line where there is nothing to report."""
     return (Line((Part(NOTHING, "dim"),)),) if dynamo is None else tuple(all_dynamo_lines(dynamo))
+
+
+def _constant_lines(dynamo: Dynamo) -> Iterator[Line]:
+    """Sizes and numbers that are constants for other reasons than the user's comparisons."""
+    constants = other_constants(dynamo)
+    if constants:
+        yield Line((Part("Constants", "heading"), Part("  built into the compiled code", "dim")))
+    for entry in constants:
+        parts = [Part(f"  {entry.name} = {entry.value}")]
+        if entry.span is not None:
+            parts.append(Part(f"  {line_text(entry.span)}", "place"))
+        link = Link((entry.span,)) if entry.span is not None else Link()
+        yield Line((*parts, Part(f"  {entry.reason}", "dim")), link, wrap=True)
 
 
 def _skipped_lines(dynamo: Dynamo) -> Iterator[Line]:
