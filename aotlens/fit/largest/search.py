@@ -64,7 +64,10 @@ class _Search:
             growth = self._growth(sizes)
             largest = growth.largest(self._gpu)
             if largest is None:
-                raise UserError(f"the memory of the step does not grow with `{self._size.name}`")
+                raise UserError(
+                    f"the memory of the step does not grow with `{self._size.name}`: the script may set it"
+                    " again afterwards, as from a configuration file; `--largest=--NAME` varies an option"
+                )
             result = self._described(growth, largest)
             if result.is_verified:
                 break
