@@ -32,8 +32,7 @@ class Picture:
 
 
 PICTURES = (
-    Picture("log-saved", ("5",)),
-    Picture("log-breaks", ("w",)),
+    Picture("log-overview", ()),
     Picture("log-kernels", ("8", "o")),
 )
 
@@ -44,6 +43,8 @@ async def take(picture: Picture, title: str, report: Report, target: str) -> str
 
     app = AotlensApp(title, report=report, roots=(str(Path.cwd()),))
     async with app.run_test(size=picture.size) as pilot:
+        while not app.workbench.is_loaded:
+            await pilot.pause(0.1)
         names = [each.qualname for each in report.targets]
         if target:
             app.workbench.choose_target(names.index(target))

@@ -31,6 +31,8 @@ from aotlens.trace.source.lines import Locate, enclosing_name, qualified_name
 __all__ = ["CompiledFunction", "compiled_function", "dynamo_of", "guards_of"]
 
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d{1,9})$")
+_WRAPPER_FILE = "torch/_dynamo/external_utils.py"
+_WRAPPED = re.compile(r"___check_type_id\(L\['fn'\], \d+\), type=<class '(?:\w+\.)*(\w+)'>")
 _FRAME = re.compile(r'^\s*File "(.+?)", line (\d{1,9}), in (\S+)\n\s+(.*)$', re.MULTILINE)
 _BROKEN = re.compile(r"Graph break in user code at (.+?):(\d{1,9})$", re.MULTILINE)
 _REASON = re.compile(r"^(?:Graph Break )?Reason: ", re.MULTILINE)
@@ -54,12 +56,15 @@ class CompiledFunction:
     """As the user writes it: `Net.forward`."""
     part: str
     """Empty, or `after line 14` for a resume function."""
+    is_call: bool = False
+    """True if the line is that of the call: for a module of a library, Dynamo compiles its own wrapper."""
 
     @property
     def first_line(self) -> Line:
         """Return its first line: at the graph break for a resume function, else at its definition."""
         after = self.part.rpartition(" ")[2]
-        return Line(self.file, int(after) if after else self.line, "" if after else self.name, "")
+        name = "" if after or self.is_call else self.name
+        return Line(self.file, int(after) if after else self.line, name, "")
 
     @property
     def qualname(self) -> str:
@@ -73,6 +78,8 @@ def compiled_function(facts: CompilationFacts, locate: Locate) -> CompiledFuncti
     file = facts.metric("co_filename") or (frame.file if frame else "")
     number = facts.metric("co_firstlineno") or str(frame.line if frame else 0)
     line = int(number) if number.isdigit() and len(number) < 10 else 0
+    if name == "inner" and file.endswith(_WRAPPER_FILE) and (wrapped := _wrapped(facts)) is not None:
+        return wrapped
     resumed = _RESUMED.search(name)
     if resumed is None:
         span = locate(Line(file, line, name, ""), None)
@@ -80,6 +87,15 @@ def compiled_function(facts: CompilationFacts, locate: Locate) -> CompiledFuncti
     span = locate(Line(file, int(resumed[2]), "", ""), None)
     own = enclosing_name(span.file, span.line, resumed[1])
     return CompiledFunction(file, line, own, f"after line {resumed[2]}")
+
+
+def _wrapped(facts: CompilationFacts) -> CompiledFunction | None:
+    """Return the module that Dynamo's own wrapper calls, at the line of the user's call; None if unknown."""
+    module = _WRAPPED.search(facts.text("dynamo_cpp_guards_str"))
+    caller = next((frame for frame in reversed(facts.stack) if not is_library_path(frame.file)), None)
+    if module is None or caller is None:
+        return None
+    return CompiledFunction(caller.file, caller.line, f"{module[1]}.forward", "", is_call=True)
 
 
 def dynamo_of(

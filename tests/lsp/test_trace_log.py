@@ -1,5 +1,7 @@
 """A log of torch's that the project names: hints and findings without a trace here."""
 
+import gzip
+import json
 import os
 import shutil
 import time
@@ -61,6 +63,30 @@ def test_saved_bytes_stand_at_their_expressions(tmp_path: Path) -> None:
         places = [hint["position"] for hint in client.in_all("inlayHint", uri)]
         before, expression, _ = script.read_text().splitlines()[33].partition("self.up(self.norm2(x))")
         assert {"line": 33, "character": len(before + expression)} in places
+
+
+def test_texts_of_a_hostile_log_cannot_act_on_the_editor(tmp_path: Path) -> None:
+    """A message of the log arrives as plain text, without control characters; the server answers on."""
+    script = _project(tmp_path, "logs", "breaks")
+    (packed,) = (tmp_path / "logs").iterdir()
+    evil = "\x1b]0;owned\x07 [run](command:evil) <img src=x onerror=alert(1)> \u202e"
+    text = gzip.decompress(packed.read_bytes()).decode().replace("Failed to trace builtin", evil)
+    packed.write_bytes(gzip.compress(text.encode()))
+    with Process(*REAL, forked=True) as process:
+        client = process.client
+        client.initialize(tmp_path)
+        uri = client.open(script)
+        found = client.wait(
+            lambda one: (
+                one.get("method") == "textDocument/publishDiagnostics" and bool(one["params"]["diagnostics"])
+            ),
+            "findings",
+        )
+        messages = [entry["message"] for entry in found["params"]["diagnostics"]]
+        assert any("[run](command:evil) <img src=x" in message for message in messages)
+        client.in_all("inlayHint", uri)
+        everything = json.dumps(client.received)  # escapes control characters
+        assert not any(sign in everything for sign in ("\\u001b", "\\u0007", "\\u202e"))
 
 
 def test_a_log_that_is_not_there_is_one_warning(tmp_path: Path) -> None:

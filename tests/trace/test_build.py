@@ -11,6 +11,7 @@ from aotlens.trace.build import build_report
 from aotlens.trace.logs.reader import open_trace
 from aotlens.trace.source.source_lines import Sources
 from aotlens.trace.source.workspace import Workspace
+from tests.trace.log_text import compiled, record
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -150,3 +151,37 @@ def test_one_target_by_name_or_id() -> None:
     trace = open_trace(LOGS / "net-aot_eager")
     assert [row.qualname for row in build_report(trace, "test", "infer").targets] == ["infer"]
     assert [row.qualname for row in build_report(trace, "test", "1/1").targets] == ["broken"]
+
+
+def test_a_module_of_a_library_has_its_own_name_and_the_line_of_the_call(tmp_path: Path) -> None:
+    """Dynamo compiles its wrapper `inner` in place of a `forward` that is in torch's own files."""
+    folder = "/opt/python/lib/site-packages/torch"
+    stack = [
+        {"line": 7, "name": "<module>", "filename": 0, "loc": "step(x).sum().backward()"},
+        {"line": 511, "name": "__call__", "filename": 1},
+        {"line": 67, "name": "inner", "filename": 2},
+    ]
+    guards = (
+        "| +- TYPE_MATCH: ___check_type_id(L['fn'], 941),"
+        " type=<class 'torch.nn.modules.container.Sequential'>  # return fn(*args, **kwargs)"
+    )
+    graph = "class GraphModule(torch.nn.Module):\n    def forward(self):\n        return ()\n"
+    text = (
+        record("str", ["/home/u/train.py", 0])
+        + record("str", [f"{folder}/_dynamo/eval_frame.py", 1])
+        + record("str", [f"{folder}/_dynamo/external_utils.py", 2])
+        + record("dynamo_start", {"stack": stack}, None, **compiled())
+        + record("dynamo_output_graph", {"sizes": {}}, graph, **compiled())
+        + record("dynamo_cpp_guards_str", {}, guards, **compiled())
+    )
+    (tmp_path / "a.log").write_text(text)
+    report = build_report(open_trace(tmp_path / "a.log"), "test")
+    (target,) = report.targets
+    assert target.span is not None
+    assert (target.qualname, target.span.file, target.span.line) == (
+        "Sequential.forward",
+        "/home/u/train.py",
+        7,
+    )
+    assert report.dynamo is not None
+    assert [function.qualname for function in report.dynamo.functions] == ["Sequential.forward"]
