@@ -148,6 +148,14 @@ def test_forward_values_are_deleted_before_the_backward() -> None:
     assert changed_lines("del", of=script()) == ["    del prediction"]
 
 
+def test_autocast_ends_with_the_loss() -> None:
+    assert changed_lines("autocast", of=script()) == [
+        '    with torch.autocast("cpu", dtype=torch.bfloat16):',
+        "        prediction = model(x)",
+        "        loss = (prediction - y).square().mean()",
+    ]
+
+
 def test_edits_of_the_same_lines_are_made_one_after_the_other() -> None:
     lines = changed_lines("del", "autocast", "gradient accumulation", of=script())
     assert lines == [
