@@ -5,7 +5,7 @@
 The peak of each edited script is also measured, as `fit_table.py` does, from a copy beside the script.  A
 script counts as reached if its predicted and its measured peak are below the target, and its training is
 equal.  Scripts whose parameters and optimizer state alone exceed 65 % of their peak are left out: only
-another optimizer would help them.
+another optimizer would help them.  Gradients count with these where clipping or a scaler needs all at once.
 
 Results are in `build/fit-advice`, one file per script, so that a stopped run goes on; they count for the same
 script and the same source of `aotlens.fit`, with `--stale-ok` also for other sources of it.
@@ -51,6 +51,8 @@ RESULTS = ROOT / "build" / "fit-advice"
 SHARE = "75%"
 MOST_STATIC = 0.65
 STATIC_KINDS = ("parameter", "buffer", "optimizer state")
+NEED_GRADIENTS = ("clip_grad", "GradScaler")
+TOO_STATIC = "parameters, optimizer state and gradients that are needed at once exceed 65 %"
 SECONDS = 300
 COPY = "advised_copy_of_"
 
@@ -150,8 +152,8 @@ def advised(script: str, seconds: int = SECONDS) -> Row:
         return Row(script, left_out=problem)
     if not fit.step or not fit.is_periodic:
         return Row(script, left_out="no step repeats" if fit.step else "no optimizer step")
-    if _static_share(fit) > MOST_STATIC:
-        return Row(script, left_out="parameters and optimizer state need more than 65 %")
+    if _static_share(script, fit) > MOST_STATIC:
+        return Row(script, left_out=TOO_STATIC)
     peak = fit.step_peak_bytes
     fit, problem = fit_of([*options, "--target", SHARE, script, *words], seconds)
     if fit is None or fit.plan is None:
@@ -164,8 +166,10 @@ def advised(script: str, seconds: int = SECONDS) -> Row:
     return replace(row, measured=size_bytes, training=plan.outcome, problem=problem)
 
 
-def _static_share(fit: Fit) -> float:
-    static = sum(row.bytes for row in fit.by_kind if row.kind in STATIC_KINDS)
+def _static_share(script: str, fit: Fit) -> float:
+    text = (ROOT / script).read_text(encoding="utf-8")
+    kinds = (*STATIC_KINDS, "gradient") if any(word in text for word in NEED_GRADIENTS) else STATIC_KINDS
+    static = sum(row.bytes for row in fit.by_kind if row.kind in kinds)
     return static / max(fit.step_peak_bytes, 1)
 
 
