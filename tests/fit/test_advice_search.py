@@ -114,6 +114,15 @@ def test_advice_is_compared_and_sorted_by_what_it_saves() -> None:
     assert result.plan is None
 
 
+def test_of_one_group_advice_has_what_saves_more_or_costs_less() -> None:
+    """Two micro batches cost as much as four, and save less."""
+    titles = [row.title for row in advised(None, is_whole=True).advice]
+    assert any("4 micro batches" in title for title in titles)
+    assert not any("2 micro batches" in title for title in titles)
+    budgets = [title for title in titles if "save at most" in title]
+    assert len(budgets) == 1
+
+
 def test_a_server_that_is_killed_gives_no_result() -> None:
     with trials(FitJob("none.py")) as killed:
         killed.process.kill()

@@ -37,6 +37,8 @@ LEAST_COSTS = {
 reaches the target."""
 OFTEN_DIFFERENT = ("gradient accumulation",)
 """Kinds that are compared before they are combined: dropout, noise and batch norm see other batches."""
+LEAST_SAVED = 0.005
+"""The smallest part of the peak that is worth advice; a plan may use edits that save less."""
 ROUNDS = 2
 """How often every edit is added: one that does not help at first may help after others."""
 INEXACT_COST = 4
@@ -165,11 +167,25 @@ def advise(
         _test_singles(search, None)
     if goal.is_whole:
         _judge_singles(search)
-    passed = [tested for tested in search.usable() if search.saved(tested) > 0 and search.is_accepted(tested)]
+    least_bytes = LEAST_SAVED * base.step_peak_bytes
+    passed = [
+        tested
+        for tested in search.usable()
+        if search.saved(tested) > least_bytes and search.is_accepted(tested)
+    ]
     rows = sorted(passed, key=lambda tested: (-search.saved(tested), search.cost(tested)))
+    rows = [tested for index, tested in enumerate(rows) if not _is_dominated(search, tested, rows[:index])]
     suggestion = eight_bit_optimizer(base) if goal.is_whole else None
     advice = (*(_advice(search, tested) for tested in rows), *([suggestion] if suggestion else []))
     return Advised(advice, plan, changed, tuple(search.rejected.items()))
+
+
+def _is_dominated(search: Search, tested: Tested, better: Sequence[Tested]) -> bool:
+    """Return True if an edit of the same group saves as much or more, and costs no more."""
+    return any(
+        other.chosen[0].group == tested.chosen[0].group and search.cost(other) <= search.cost(tested)
+        for other in better
+    )
 
 
 def _judge_singles(search: Search) -> None:
