@@ -31,7 +31,7 @@ from aotlens.model.source import Edit, Span
 
 __all__ = ["micro_batches"]
 
-PARTS = (2, 4, 8)
+PARTS = (2, 4, 8, 16)
 BATCHES = ("tensor", "tensors")
 MOST_SIZES = 3
 """First sizes that are tried as that of the batch."""
