@@ -144,6 +144,18 @@ def test_a_batch_may_be_a_dict_or_a_list() -> None:
     ]
 
 
+def test_an_input_may_require_a_gradient_and_a_parameter_is_no_batch() -> None:
+    loss = "    model(latent).sum().backward()\n"
+    fact = NameFact("latent", "tensor", "Tensor", (6, 4), requires_grad=True)
+    assert accumulated(loss, fact)[0] == "    for latent_part in latent.chunk(2):"
+    text = TEXT.replace("loss.backward()", "latent.sum().backward()")
+    names = replace(NAMES, names=(replace(fact, type_name="Parameter"),))
+    kinds = {
+        each.kind for each in Script({"train.py": text}, names, Fit(1, FitMoment("forward"))).proposals()
+    }
+    assert "gradient accumulation" not in kinds
+
+
 def test_forward_values_are_deleted_before_the_backward() -> None:
     assert changed_lines("del", of=script()) == ["    del prediction"]
 

@@ -51,18 +51,23 @@ def micro_batches(site: Site) -> Iterator[Proposal | None]:
 
 
 def _batches(site: Site, step: TrainingStep) -> Iterator[tuple[str, ...]]:
-    """Yield the tensors without gradient that the step reads, by equal first size, most names first."""
+    """Yield the tensors that the step reads and does not train, by equal first size, most names first."""
     stored = set().union(*(names_in(statement, ast.Store) for statement in step.statements))
     read = set().union(*(names_in(statement, ast.Load) for statement in step.statements)) - stored
     by_size: dict[int, list[str]] = {}
     for name in sorted(read):
         fact = site.names.get(name)
-        if fact is not None and fact.kind in BATCHES and not fact.requires_grad and fact.shape:
+        if fact is not None and fact.kind in BATCHES and not _is_trained(fact) and fact.shape:
             by_size.setdefault(fact.shape[0], []).append(name)
     sizes = sorted(by_size.items(), key=lambda row: -len(row[1]))
     for size, names in sizes[:MOST_SIZES]:
         if size >= min(PARTS):
             yield tuple(names)
+
+
+def _is_trained(fact: NameFact) -> bool:
+    """Return True for parameters; an input may require a gradient, which adds up over the parts."""
+    return fact.requires_grad and (fact.kind == "tensors" or fact.type_name == "Parameter")
 
 
 def _accumulated(
