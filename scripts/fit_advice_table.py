@@ -4,9 +4,8 @@
 
 The peaks without and with the edits are also measured, as `fit_table.py` does, the latter from a copy beside
 the script.  A script counts as reached if with the edits the predicted peak is at most 75 % of the predicted
-one, the measured peak at most 75 % of the measured one, and its training is equal.  Scripts whose parameters
-and optimizer state alone exceed 65 % of their peak are left out: only another optimizer would help them.
-Gradients count with these where clipping or a scaler needs all at once.
+one, the measured peak at most 75 % of the measured one, and its training is equal.  Scripts whose parameters,
+gradients and optimizer state alone exceed 65 % of their peak are left out: they need another optimizer.
 
 Results are in `build/fit-advice`, one file per script, so that a stopped run goes on; they count for the same
 script and the same source of `aotlens.fit`, with `--stale-ok` also for other sources of it.
@@ -52,8 +51,7 @@ RESULTS = ROOT / "build" / "fit-advice"
 SHARE = 0.75
 MOST_STATIC = 0.65
 STATIC_KINDS = ("parameter", "buffer", "optimizer state")
-NEED_GRADIENTS = ("clip_grad", "GradScaler")
-TOO_STATIC = "parameters, optimizer state and gradients that are needed at once exceed 65 %"
+TOO_STATIC = "parameters, gradients and optimizer state need more than 65 %"
 SECONDS = 300
 COPY = "advised_copy_of_"
 
@@ -68,6 +66,8 @@ class Row:
     engine: str = ""
     """The digest of the source that made the plan."""
     peak: int = 0
+    static: int = 0
+    """Bytes of parameters, gradients and optimizer state."""
     target: int = 0
     predicted: int = 0
     """The predicted peak with the edits."""
@@ -156,14 +156,21 @@ def advised(script: str, seconds: int = SECONDS) -> Row:
         return Row(script, left_out=problem)
     if not fit.step or not fit.is_periodic:
         return Row(script, left_out="no step repeats" if fit.step else "no optimizer step")
-    if _static_share(script, fit) > MOST_STATIC:
-        return Row(script, left_out=TOO_STATIC)
-    peak = fit.step_peak_bytes
+    peak, static = fit.step_peak_bytes, static_bytes(fit)
+    if static > MOST_STATIC * peak:
+        return Row(script, peak=peak, static=static, left_out=TOO_STATIC)
     fit, problem = fit_of([*options, "--target", str(SHARE), script, *words], seconds)
     if fit is None or fit.plan is None:
-        return Row(script, peak=peak, problem=problem or "no plan")
+        return Row(script, peak=peak, static=static, problem=problem or "no plan")
     plan = fit.plan
-    row = Row(script, peak=peak, target=plan.target_bytes, predicted=plan.peak_bytes, titles=plan.titles)
+    row = Row(
+        script,
+        peak=peak,
+        static=static,
+        target=plan.target_bytes,
+        predicted=plan.peak_bytes,
+        titles=plan.titles,
+    )
     if not plan.titles:
         return row
     size_bytes, problem = _measured(script, words, fit)
@@ -172,11 +179,10 @@ def advised(script: str, seconds: int = SECONDS) -> Row:
     return replace(row, training=plan.outcome, problem=problem)
 
 
-def _static_share(script: str, fit: Fit) -> float:
-    text = (ROOT / script).read_text(encoding="utf-8")
-    kinds = (*STATIC_KINDS, "gradient") if any(word in text for word in NEED_GRADIENTS) else STATIC_KINDS
-    static = sum(row.bytes for row in fit.by_kind if row.kind in kinds)
-    return static / max(fit.step_peak_bytes, 1)
+def static_bytes(fit: Fit) -> int:
+    """Return the bytes of parameters, buffers and optimizer state at the peak, and of all gradients."""
+    static = sum(row.bytes for row in fit.by_kind if row.kind in STATIC_KINDS)
+    return static + sum(each.bytes for each in fit.allocations if each.kind == "gradient" and each.made >= 0)
 
 
 def fit_of(words: Sequence[str], seconds: int = SECONDS) -> tuple[Fit | None, str]:
