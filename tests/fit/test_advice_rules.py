@@ -156,6 +156,19 @@ def test_an_input_may_require_a_gradient_and_a_parameter_is_no_batch() -> None:
     assert "gradient accumulation" not in kinds
 
 
+def test_a_dict_of_numbers_that_is_read_later_adds_up() -> None:
+    text = "    loss, parts = losses(model, x, y)\n    loss.backward()\n    print(parts)\n"
+    added = "parts_total.get(key, 0) + value.detach() * len(x_part) / len(x)"
+    assert accumulated(text, NameFact("parts", "numbers", "Tensor")) == [
+        "    parts_total = {}",
+        "    for x_part, y_part in zip(x.chunk(2), y.chunk(2)):",
+        "        loss, parts = losses(model, x_part, y_part)",
+        "        (loss * len(x_part) / len(x)).backward()",
+        f"        parts_total = {{key: {added} for key, value in parts.items()}}",
+        "    parts = parts_total",
+    ]
+
+
 def test_forward_values_are_deleted_before_the_backward() -> None:
     assert changed_lines("del", of=script()) == ["    del prediction"]
 

@@ -93,7 +93,11 @@ def _accumulated(
     loop = f"for {first}_part in {chunks[0]}:"
     if len(batch) > 1:
         loop = f"for {', '.join(f'{name}_part' for name in batch)} in zip({', '.join(chunks)}):"
-    before = [f"{name}_rows = []" if name in rows else f"{name}_total = 0" for name in used]
+    empty = {"numbers": "{}"}
+    before = [
+        f"{name}_rows = []" if name in rows else f"{name}_total = {empty.get(site.names[name].kind, '0')}"
+        for name in used
+    ]
     inside = [_collected(site, name, share, is_row=name in rows) for name in used]
     after = [
         f"{name} = torch.cat({name}_rows)" if name in rows else f"{name} = {name}_total" for name in used
@@ -142,7 +146,7 @@ def _scaled(source: Source, loss: ast.expr, share: str) -> list[Edit]:
 
 def _is_number_or_tensor(site: Site, name: str) -> bool:
     fact = site.names.get(name)
-    return fact is not None and fact.kind in ("tensor", "number")
+    return fact is not None and fact.kind in ("tensor", "number", "numbers")
 
 
 def _shape(site: Site, name: str) -> tuple[int, ...]:
@@ -152,7 +156,12 @@ def _shape(site: Site, name: str) -> tuple[int, ...]:
 
 def _collected(site: Site, name: str, share: str, *, is_row: bool) -> str:
     """Return the statement that collects a value of a micro batch, which is read after the loop."""
-    value = f"{name}.detach()" if site.names[name].kind == "tensor" else name
+    fact = site.names[name]
+    if fact.kind == "numbers":
+        detached = ".detach()" if fact.type_name == "Tensor" else ""
+        added = f"{name}_total.get(key, 0) + value{detached}{share}"
+        return f"{name}_total = {{key: {added} for key, value in {name}.items()}}"
+    value = f"{name}.detach()" if fact.kind == "tensor" else name
     return f"{name}_rows.append({value})" if is_row else f"{name}_total += {value}{share}"
 
 

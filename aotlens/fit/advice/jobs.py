@@ -23,10 +23,11 @@ class NameFact:
     """A name at the backward, and its value."""
 
     name: str
-    kind: Literal["tensor", "tensors", "number", "module", "optimizer"]
-    """`tensors` is a dict, list or tuple of tensors with the same first size."""
+    kind: Literal["tensor", "tensors", "number", "numbers", "module", "optimizer"]
+    """`tensors` is a dict, list or tuple of tensors with the same first size; `numbers` is a dict of floats,
+    or of tensors without dimensions."""
     type_name: str
-    """The class: `Sequential`, `AdamW`."""
+    """The class: `Sequential`, `AdamW`; of `numbers` that of a value."""
     shape: tuple[int, ...] = ()
     """Of a tensor, or of the first of several."""
     requires_grad: bool = False

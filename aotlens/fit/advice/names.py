@@ -94,9 +94,13 @@ def _facts(values: Mapping[str, Any]) -> Iterator[NameFact]:
 
 
 def _several(name: str, value: Mapping[Any, Any] | Sequence[Any]) -> NameFact | None:
-    """Describe a container of tensors; None if they are not the same rows of a batch."""
+    """Describe a container of tensors or numbers; None if they are neither rows of a batch nor metrics."""
     is_mapping = isinstance(value, Mapping)
     tensors = list(value.values() if isinstance(value, Mapping) else value)
+    if is_mapping and tensors and all(isinstance(item, float) for item in tensors):
+        return NameFact(name, "numbers", "float")
+    if is_mapping and tensors and all(isinstance(item, torch.Tensor) and not item.dim() for item in tensors):
+        return NameFact(name, "numbers", "Tensor")
     if not tensors or not all(isinstance(tensor, torch.Tensor) and tensor.dim() for tensor in tensors):
         return None
     if len({tensor.shape[0] for tensor in tensors}) > 1:
