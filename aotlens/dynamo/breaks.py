@@ -28,6 +28,9 @@ SEVERITY: tuple[BreakEffect, ...] = ("graph split", "error", "rest in eager", "f
 CAPTURED_WHOLE = frozenset({"GB0124", "GB0036"})
 """Breaks that do not occur under `fullgraph=True`, which captures data-dependent numbers and sizes."""
 
+GENERATOR = "GB0003"
+"""A generator that Dynamo is asked to compile by itself."""
+
 
 @dataclass(slots=True)
 class BreakFacts:
@@ -70,9 +73,11 @@ class Breaks:
         """Return the break after which a resume function continues."""
         return next((facts for facts in self._facts.values() if (file, line) in facts.lines), None)
 
-    def add(self, loss: DynamoLoss) -> BreakFacts:
+    def add(self, loss: DynamoLoss) -> None:
         """Record a break; a known break is updated."""
         facts = _facts(loss)
+        if self._is_called_in_eager(loss):
+            return
         known = self._cause_of(facts) or self._facts.setdefault((facts.span, facts.code or facts.what), facts)
         known.related = tuple(dict.fromkeys((*known.related, *facts.related)))
         is_of_library = not facts.is_users and known.is_users
@@ -81,7 +86,21 @@ class Breaks:
         known.splits |= facts.splits
         known.compilations |= facts.compilations
         known.lines |= facts.lines
-        return known
+
+    def _is_called_in_eager(self, loss: DynamoLoss) -> bool:
+        """Return True for a generator that is called by a function which another break left in eager.
+
+        Dynamo inlines it where it compiles the caller, so it is no break of its own.
+        """
+        index = user_frame(loss.frames)
+        if break_code(loss.message) != GENERATOR or index is None:
+            return False
+        caller = definition_at(loss.frames[index].filename, loss.frames[index].lineno or 0)
+        return any(
+            known.effect in ("rest in eager", "function in eager")
+            and any(definition_at(file, line) == caller for file, line in known.lines)
+            for known in self._facts.values()
+        )
 
     def _cause_of(self, facts: BreakFacts) -> BreakFacts | None:
         """Return the break of which this one is a consequence.

@@ -30,6 +30,8 @@ _REWRITES: tuple[tuple[re.Pattern[str], Any], ...] = tuple(
         (r"(\w)\.__code__\b", r"\1"),
     )
 )
+LONGEST_EXPRESSION = 40
+"""The most characters of an expression within a name."""
 _STACK = re.compile(r"___stack\d+")
 _STACK_PART = re.compile(r"___stack\d+(?=[.\[])")
 
@@ -42,5 +44,6 @@ def user_name(source: str, broken: str = "") -> str:
     for pattern, text in _REWRITES:
         source = pattern.sub(text, source)
     if broken:
-        return _STACK.sub(f"the value of `{broken}`", source)
+        short = broken if len(broken) <= LONGEST_EXPRESSION else f"{broken[:LONGEST_EXPRESSION]}…"
+        return _STACK.sub(lambda _: f"the value of `{short}`", source)
     return _STACK.sub("a value at the graph break", _STACK_PART.sub("(a value at the graph break)", source))

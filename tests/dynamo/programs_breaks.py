@@ -402,3 +402,20 @@ def nothing_breaks() -> None:
         return torch.where(x > 1, x, 0.0).sum()
 
     f(vector())
+
+
+@program(breaks=(("half.sum() > 3", "GB0170", "function in eager"),))
+def generator_of_a_function_in_eager() -> None:
+    def halves(x):
+        for _ in range(2):
+            x = x / 2
+            yield x
+
+    @compiled
+    def f(x):
+        for half in halves(x):
+            if half.sum() > 3:  # HERE
+                x = x + half
+        return x
+
+    f(vector())
