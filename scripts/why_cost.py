@@ -1,11 +1,11 @@
 """Measure what listening to Dynamo costs, and how much of the wall time of first calls it accounts for.
 
     python scripts/why_cost.py cost [--backend eager] [--runs 30]
-    python scripts/why_cost.py share [--backend eager] [GROUP/NAME…]
+    python scripts/why_cost.py share [--eager] [GROUP/NAME…]
 
 `cost` compiles one network with and without the listener, in turns, in one process, and compares the CPU
 times.  `share` runs programs of the corpus and measures from outside each call of a compiled function that
-compiles something; their backends are their own unless another one is passed.
+compiles something; with their own backends, or with the backend `eager`.
 """
 
 import argparse
@@ -43,8 +43,9 @@ def main() -> int:
     parser.add_argument("what", choices=("cost", "share"))
     parser.add_argument("--backend", default="eager")
     parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--eager", action="store_true")
     parser.add_argument("programs", nargs="*", metavar="GROUP/NAME")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     torch.set_num_threads(1)
     if arguments.what == "cost":
         print_cost(arguments.backend, arguments.runs)
@@ -52,7 +53,7 @@ def main() -> int:
     torchvision_ops.install()
     for program in find_programs(tuple(arguments.programs)):
         try:
-            print(program.name, in_fork(lambda program=program: share(program, arguments.backend), SECONDS))
+            print(program.name, in_fork(lambda program=program: share(program, arguments.eager), SECONDS))
         except ForkError as error:
             print(program.name, error)
     return 0
@@ -86,7 +87,7 @@ def cpu_seconds(backend: str, is_listening: bool) -> float:
         return time.process_time() - start
 
 
-def share(program: Program, backend: str) -> str:
+def share(program: Program, is_eager: bool) -> str:
     """Return how much of the wall time of compiling calls the listener's phases are."""
     listener, windows = Listener(), Windows()
 
@@ -98,8 +99,8 @@ def share(program: Program, backend: str) -> str:
         return call
 
     script = load_script(str(program.path))
-    own = with_eager_backend() if backend == "eager" else nullcontext()
-    with own, patched(WRAP_COMPILED, wrapped), listener.listening(), contextlib.suppress(SystemExit):
+    backend = with_eager_backend() if is_eager else nullcontext()
+    with backend, patched(WRAP_COMPILED, wrapped), listener.listening(), contextlib.suppress(SystemExit):
         run_script(script, new_module(script, "__main__"), program.args)
     wall, known = windows.wall, windows.known
     return f"{known:.2f} of {wall:.2f} s ({known / max(wall, 1e-9):.1%}) in {windows.count} calls"
