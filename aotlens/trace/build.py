@@ -84,10 +84,8 @@ def build_report(
     built = [
         (summary, target) for summary in choice.read for target in build_targets(summary, locate, extras)
     ]
-    of_process = compilations = _first_process(trace)
-    if only is not None:
-        frames = {_frame_of(summary.compilation) for summary in choice.read}
-        compilations = [facts for facts in of_process if _frame_of(facts.compilation) in frames]
+    frames = {_frame_of(summary.compilation) for summary in choice.read} if only is not None else None
+    compilations = _first_process(trace, frames)
     targets_of = _targets_of(built)
     dynamo = dynamo_of(compilations, lambda facts: tuple(target.name for target in targets_of(facts)), locate)
     by_line = line_seconds(
@@ -105,7 +103,7 @@ def build_report(
         command=command,
         targets=tuple(target for _, target in built),
         diagnostics=(*rank_findings(ranks), *dynamo_findings(dynamo)),
-        not_compiled=tuple(_failures(of_process, locate)),
+        not_compiled=tuple(_failures(compilations, locate)),
         dynamo=dynamo if dynamo.functions else None,
         ranks=ranks,
         incomplete=_incomplete(trace, choice if extras.text_limit is None else None),
@@ -127,10 +125,14 @@ def _label(summary: Summary, locate: Locate) -> str:
     return f"{summary.function(locate).qualname} ({summary.compilation.id})"
 
 
-def _first_process(trace: Trace) -> list[CompilationFacts]:
-    """Return the first rank's compilations: the ranks of a run compile the same, so one stands for all."""
-    compilations = trace.processes[0].compilations if trace.processes else []
-    return [CompilationFacts(compilation) for compilation in compilations[:MAX_COMPILATIONS]]
+def _first_process(trace: Trace, frames: set[str] | None) -> list[CompilationFacts]:
+    """Return the first rank's compilations, of these code objects or of all.
+
+    The ranks of a run compile the same, so one stands for all.
+    """
+    every = trace.processes[0].compilations if trace.processes else []
+    compilations = (each for each in every if frames is None or _frame_of(each) in frames)
+    return [CompilationFacts(compilation) for compilation in islice(compilations, MAX_COMPILATIONS)]
 
 
 def _targets_of(built: list[tuple[Summary, Target]]) -> Callable[[CompilationFacts], Sequence[Target]]:

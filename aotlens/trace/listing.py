@@ -50,9 +50,7 @@ class Summary:
         return compiled_function(CompilationFacts(self.compilation), locate)
 
     def is_called(self, name: str, locate: Locate) -> bool:
-        """Return True for its id `0/1`, and for the function's name, whole or its last part."""
-        if _ID.fullmatch(name):  # no function has such a name, so none is read
-            return name == self.compilation.id
+        """Return True for the function's name, whole or its last part."""
         own = self.function(locate).qualname
         return name in (own, own.rpartition(".")[2])
 
@@ -68,13 +66,16 @@ class Choice:
     """The compilations of both kinds, also those beyond the limit."""
 
 
-def summaries(trace: Trace) -> Iterator[Summary]:
-    """Yield the compilations that made a graph, in the order of the log; equal ones of ranks once."""
+def summaries(trace: Trace, compile_id: str | None = None) -> Iterator[Summary]:
+    """Yield the compilations that made a graph, in the order of the log; equal ones of ranks once.
+
+    With an id, all others are passed over unread.
+    """
     if len(trace.processes) == 1:
         rank = trace.processes[0].rank
         ranks = (rank,) if rank is not None else ()
         for compilation in trace.processes[0].compilations:
-            if compilation.has(*GRAPHS):
+            if compile_id in (None, compilation.id) and compilation.has(*GRAPHS):
                 yield Summary(compilation, ranks, compilation.bytes_of(*TEXTS))
         return
     by_identity: dict[tuple[object, ...], list[Process]] = {}
@@ -82,7 +83,7 @@ def summaries(trace: Trace) -> Iterator[Summary]:
     known: dict[str, str] = {}
     for process in trace.processes:
         for compilation in process.compilations:
-            if compilation.has(*GRAPHS):
+            if compile_id in (None, compilation.id) and compilation.has(*GRAPHS):
                 key = (compilation.id, compilation.number, *identity(compilation, known))
                 same = by_identity.setdefault(key, [])
                 if process not in same:
@@ -102,8 +103,9 @@ def chosen(trace: Trace, only: str | None, text_limit: int | None, locate: Locat
     first: list[tuple[int, Summary]] = []
     largest: list[tuple[int, int, Summary]] = []
     count = 0
-    for summary in summaries(trace):
-        if only is not None and not summary.is_called(only, locate):
+    compile_id = only if only is not None and _ID.fullmatch(only) else None  # no function has such a name
+    for summary in summaries(trace, compile_id):
+        if only is not None and compile_id is None and not summary.is_called(only, locate):
             continue
         if len(first) < MAX_LISTED + MAX_TARGETS:
             first.append((count, summary))
