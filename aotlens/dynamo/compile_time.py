@@ -1,6 +1,7 @@
 """Where the wall time of compiling goes: every moment counts for the innermost phase that runs.
 
-Invariant: the phases of a thread nest; a phase that an exception left open ends with the one around it.
+Invariant: the phases of a thread nest; a phase that an exception left open ends with the one around it.  A
+moment counts once: a thread that only builds code, while another one compiles and waits, does not count.
 """
 
 import threading
@@ -67,13 +68,26 @@ class _Open:
     compile_id: str
 
 
+class _Thread(threading.local):
+    """The phases of one thread; mutable."""
+
+    def __init__(self) -> None:
+        self.stack: list[_Open] = []
+        self.mark = 0.0
+        """When the time was added last."""
+        self.counts = True
+        """False for a thread that builds code for another one."""
+
+
 class Clock:
     """Mutable: filled while the script runs."""
 
     def __init__(self) -> None:
         self.seconds: dict[tuple[str, str], float] = defaultdict(float)
         """Seconds by compilation and phase."""
-        self._threads = threading.local()
+        self._thread = _Thread()
+        self._busy: set[int] = set()
+        """The threads that count and have an open phase."""
 
     @property
     def by_phase(self) -> dict[str, float]:
@@ -96,6 +110,10 @@ class Clock:
         stack = self._lap()
         outer = stack[-1] if stack else None
         phase = phase or _phase(event) or (outer.phase if outer else OTHER)
+        if outer is None:
+            self._thread.counts = phase not in CODE_PHASES or not self._busy
+            if self._thread.counts:
+                self._busy.add(threading.get_ident())
         stack.append(_Open(event, phase, compile_id or (outer.compile_id if outer else "")))
 
     def end(self, event: str) -> None:
@@ -104,6 +122,8 @@ class Clock:
         index = next((index for index in reversed(range(len(stack))) if stack[index].event == event), None)
         if index is not None:
             del stack[index:]
+        if not stack:
+            self._busy.discard(threading.get_ident())
 
     def rename(self, event: str, phase: str) -> None:
         """Set the phase of the event that began last."""
@@ -118,14 +138,11 @@ class Clock:
 
     def _lap(self) -> list[_Open]:
         """Add the time since the last call to the innermost phase; return this thread's phases."""
-        now = time.perf_counter()
-        threads = self._threads
-        stack: list[_Open] | None = getattr(threads, "stack", None)
-        if stack is None:
-            stack = threads.stack = []
-        elif stack:
-            self.seconds[stack[-1].compile_id, stack[-1].phase] += now - threads.mark
-        threads.mark = now
+        now, thread = time.perf_counter(), self._thread
+        stack = thread.stack
+        if stack and thread.counts:
+            self.seconds[stack[-1].compile_id, stack[-1].phase] += now - thread.mark
+        thread.mark = now
         return stack
 
 

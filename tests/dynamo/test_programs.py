@@ -1,5 +1,7 @@
 """What is reported of each small program: every fact, with its columns, and nothing else."""
 
+import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ import pytest
 import torch
 from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics, graph_break_reasons
 
+from aotlens.dynamo.compile_time import Clock
 from aotlens.dynamo.listener import Listener
 from aotlens.model.dynamo import Break, Dynamo, DynamoFunction
 from aotlens.model.source import Span
@@ -235,6 +238,43 @@ def test_the_phases_cover_the_compile_time() -> None:
         compilation.seconds.dynamo + compilation.seconds.backend
     )
     assert sum(line.seconds for line in seconds.by_line) <= seconds.by_phase["Dynamo"]
+
+
+def test_a_thread_that_builds_code_for_another_does_not_count() -> None:
+    clock = Clock()
+    clock.begin("entire_frame_compile", "0/0")
+    clock.begin("async_compile.wait", "0/0")
+
+    def build() -> None:
+        clock.begin("compile_file", "0/0")
+        time.sleep(0.02)
+        clock.end("compile_file")
+
+    builder = threading.Thread(target=build)
+    start = time.perf_counter()
+    builder.start()
+    builder.join()
+    clock.end("async_compile.wait")
+    spent = time.perf_counter() - start
+    clock.end("entire_frame_compile")
+    assert 0.02 <= clock.by_phase["C++ and Triton"] < spent + 0.01
+
+
+def test_a_thread_that_compiles_by_itself_counts() -> None:
+    """Such as the one in which autograd runs a backward on a GPU."""
+    clock = Clock()
+    clock.begin("entire_frame_compile", "0/0")
+
+    def backward() -> None:
+        clock.begin("entire_backward_compile", "0/0")
+        time.sleep(0.02)
+        clock.end("entire_backward_compile")
+
+    thread = threading.Thread(target=backward)
+    thread.start()
+    thread.join()
+    clock.end("entire_frame_compile")
+    assert clock.by_phase["AOT"] >= 0.02
 
 
 def test_lines_of_libraries_count_for_the_user_line_that_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:
