@@ -201,7 +201,10 @@ def fit_of(words: Sequence[str], seconds: int = SECONDS) -> tuple[Fit | None, st
         text = Path(file.name).read_text(encoding="utf-8")
         if not text:  # exit code 1 means that a target is not reached
             return None, errors.strip().rpartition("\n")[2]
-        return loads(text).fit, ""
+        report = loads(text)
+        if report.incomplete is not None and (report.fit is None or not report.fit.step):
+            return None, report.incomplete
+        return report.fit, ""
 
 
 def _measured(script: str, words: Sequence[str], fit: Fit) -> tuple[int, str]:
