@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
+from aotlens.cli.edited_files import EditedFiles
 from aotlens.cli.export_formats import check_whole_format, whole_text
 from aotlens.cli.fit_advice import tested_advice
 from aotlens.cli.targets import check_script
@@ -20,7 +21,7 @@ from aotlens.fit.failure_match import failing_devices, match_failure
 from aotlens.fit.job import FIT_CHILD, FitJob
 from aotlens.fit.snapshot_child import read_in_child
 from aotlens.model.fit import Fit
-from aotlens.model.memory_snapshot import FailureMatch, MemorySnapshot
+from aotlens.model.memory_snapshot import FailureMatch
 from aotlens.model.report import Report
 from aotlens.session.why.observation import Observation, observe_script
 from aotlens.view.step_memory.failures import avoided_lines, match_lines
@@ -41,14 +42,15 @@ def show_snapshot(arguments: argparse.Namespace) -> int:
     if not devices:
         raise UserError(f"{arguments.script}: it shows no memory on any device, and no failed allocation")
     report = Report("", platform.python_version(), f"fit {arguments.script}", memory_snapshots=devices)
+    diffs: tuple[str, ...] = ()
     if arguments.argv:
-        report = _compared(report, arguments)
-    _show(report, arguments)
+        report, diffs = _compared(report, arguments)
+    _show(report, diffs, arguments)
     return 0
 
 
-def _compared(report: Report, arguments: argparse.Namespace) -> Report:
-    """Return the report with the step of the script, and what held memory beside what is predicted."""
+def _compared(report: Report, arguments: argparse.Namespace) -> tuple[Report, tuple[str, ...]]:
+    """Return the report with what held memory beside what is predicted, and the diff for each device."""
     script, *argv = arguments.argv
     check_script(script)
     job = FitJob(script, tuple(argv), arguments.gpu or ANY_GPU, arguments.real, arguments.to_end)
@@ -56,19 +58,19 @@ def _compared(report: Report, arguments: argparse.Namespace) -> Report:
     observed = observe_script(job, FIT_CHILD)
     fit = _predicted(observed, script)
     matches = [match_failure(device, fit, script) for device in failing_devices(report.memory_snapshots)]
-    matches = [_with_edits(match, job, fit) for match in matches]
+    tested = [_with_edits(match, job, fit) for match in matches]
     assert observed.report is not None
     named = fit if arguments.gpu else replace(fit, fits=None, step_milliseconds=None)
     report = replace(
         observed.report,
         fit=named,
         memory_snapshots=report.memory_snapshots,
-        failure_matches=tuple(matches),
+        failure_matches=tuple(match for match, _ in tested),
     )
     results = open_fit_results()
     if results is not None:
         results.add(FitRun(job.path, job.argv, arguments.gpu, observed.files, started), report)
-    return report
+    return report, tuple(diff for _, diff in tested)
 
 
 def _predicted(observed: Observation, script: str) -> Fit:
@@ -83,16 +85,18 @@ def _predicted(observed: Observation, script: str) -> Fit:
     return fit
 
 
-def _with_edits(match: FailureMatch, job: FitJob, fit: Fit) -> FailureMatch:
-    """Return the match with the cheapest edits that leave room for what the prediction does not explain."""
+def _with_edits(match: FailureMatch, job: FitJob, fit: Fit) -> tuple[FailureMatch, str]:
+    """Add the cheapest edits that leave room for what the prediction does not explain; return their diff."""
     if match.failed_bytes is None or match.step_bytes <= match.target_bytes:
-        return match
+        return match, ""
     goal = Goal(Target(match.target_bytes, is_reserved=True), is_whole=False)
-    advised, _ = tested_advice(job, fit, goal)
-    return replace(match, avoided_by=advised.plan)
+    advised, texts = tested_advice(job, fit, goal)
+    originals = {file: texts[file] for file in advised.texts}
+    diff = EditedFiles(originals, advised.texts).diff if advised.texts else ""
+    return replace(match, avoided_by=advised.plan), diff
 
 
-def _show(report: Report, arguments: argparse.Namespace) -> None:
+def _show(report: Report, diffs: Sequence[str], arguments: argparse.Namespace) -> None:
     devices, matches = report.memory_snapshots, report.failure_matches
     if arguments.format == "json":
         data = {
@@ -104,11 +108,8 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
     elif arguments.format == "html":
         write_data(whole_text(report, "html", arguments.script), arguments.output)
     else:
-        write_data("\n\n".join(_texts(devices, matches, is_full=arguments.full)) + "\n", arguments.output)
-
-
-def _texts(devices: Sequence[MemorySnapshot], matches: Sequence[FailureMatch], *, is_full: bool) -> list[str]:
-    texts = ["\n".join(snapshot_lines(device, is_full=is_full)) for device in devices]
-    for match in matches:
-        texts += ["\n".join(match_lines(match, is_full=is_full)), "\n".join(avoided_lines(match))]
-    return [text for text in texts if text]
+        parts = ["\n".join(snapshot_lines(device, is_full=arguments.full)) for device in devices]
+        for match, diff in zip(matches, diffs, strict=True):
+            parts.append("\n".join(match_lines(match, is_full=arguments.full)))
+            parts += [part for part in ("\n".join(avoided_lines(match)), diff.rstrip("\n")) if part]
+        write_data("\n\n".join(parts) + "\n", arguments.output)

@@ -8,6 +8,7 @@ import pytest
 
 from aotlens.fit.failure_match import match_failure
 from aotlens.fit.snapshot import read_snapshot
+from aotlens.model.edits import edited
 from aotlens.model.fit import Fit, FitAllocation, FitMoment, FitPlan, FitPoint, GpuFit
 from aotlens.model.memory_snapshot import FailureMatch
 from aotlens.model.source import Span
@@ -215,21 +216,22 @@ def test_the_edits_that_would_have_avoided_a_failure_are_tested(
     )
     snapshot = {"segments": [segment(*held)], "device_traces": [[out_of_memory(8 * MIB, 2 * MIB, line)]]}
     path = write(tmp_path / "oom.pickle", snapshot)
-    ended = aotlens("fit", "--format", "json", path, "train.py", cwd=tmp_path)
-    (match,) = json.loads(ended.out)["matches"]
-    plan = match["avoided_by"]
-    assert (match["failed_bytes"], match["capacity_bytes"]) == (8 * MIB, 90 * MIB)
-    assert plan["peak_bytes"] <= plan["target_bytes"] <= 90 * MIB < match["step_bytes"]
-    assert plan["titles"]
-    assert plan["edits"]
-    assert plan["outcome"] in ("equal", "equal within tolerance")
+    ended = aotlens("fit", path, "train.py", cwd=tmp_path)
     results = open_fit_results()
     assert results is not None
     stored = results.find(str(tmp_path / "train.py"))
-    assert stored is not None
-    (kept,) = stored[0].failure_matches
-    assert kept.avoided_by is not None
-    assert kept.avoided_by.titles == tuple(plan["titles"])
+    assert stored is not None, ended.err
+    (match,) = stored[0].failure_matches
+    plan = match.avoided_by
+    assert plan is not None
+    assert (match.failed_bytes, match.capacity_bytes) == (8 * MIB, 90 * MIB)
+    assert plan.peak_bytes <= plan.target_bytes <= 90 * MIB < match.step_bytes
+    assert plan.outcome in ("equal", "equal within tolerance")
+    assert "The failure would have been avoided by these edits" in ended.out
+    assert [title for title in plan.titles if f"  - {title}" not in ended.out] == []
+    added = [line for line in edited(WIDE, plan.edits).splitlines() if line not in WIDE.splitlines()]
+    assert added
+    assert [line for line in added if f"+{line}" not in ended.out.splitlines()] == []
     page = html_page(stored[0], "oom.pickle")
     assert "The failure would have been avoided by" in page
-    assert plan["titles"][0] in page
+    assert plan.titles[0] in page
