@@ -272,7 +272,7 @@ def _of_these(search: Search, singles: Sequence[Tested], target: Target) -> Test
         if added in best.chosen or not _lowers_what_exceeds(search.base, single.fit, best.fit, target):
             continue
         others = tuple(proposal for proposal in best.chosen if proposal.group != added.group)
-        search.say(f"{len(others) + 1} edits together")
+        search.say(f"{counted(len(others) + 1, 'edit')} together")
         together = search.tested((*others, added))
         if together is not None and target.excess_bytes(together.fit) < target.excess_bytes(best.fit):
             best = together
