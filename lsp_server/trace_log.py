@@ -55,7 +55,7 @@ def _written_at(path: Path) -> float:
 
 def read_log(log: NamedLog) -> Report | str:
     """Return its report, or the reason why there is none."""
-    words = cli_words("inspect", "--format", "json", str(log.path))
+    words = cli_words("inspect", "--full", "--format", "json", str(log.path))  # also small targets have hints
     try:
         done = subprocess.run(
             words,

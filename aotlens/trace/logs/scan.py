@@ -24,7 +24,7 @@ MAX_PENDING = 16 << 20
 """The most that is held in memory of a record without its end."""
 MAX_HEAD = 1 << 20
 MAX_KINDS = 5_000
-MAX_CONTEXTS = 1_000_000
+MAX_CONTEXTS = 1 << 20
 _MAX_MEMO = 50_000
 _ARTIFACT = b'{"artifact": {"name": "'
 _PAYLOAD = b', "has_payload": "'
