@@ -51,8 +51,8 @@ def main() -> int:
     parser.add_argument("releases", nargs="*")
     options = parser.parse_args()
     environments = options.environments.resolve()
-    there = sorted(path.name.removeprefix("torch-") for path in environments.glob("torch-*"))
-    for release in options.releases or there:
+    known = sorted(path.name.removeprefix("torch-") for path in environments.glob("torch-*"))
+    for release in options.releases or known:
         shutil.rmtree(options.fixtures / release, ignore_errors=True)
         for name in NAMES:
             write(release, environments / f"torch-{release}", name, options.fixtures)

@@ -24,7 +24,7 @@ from aotlens.unsupported import unsupported
 REGISTER = "register a class for tracing with `torch._library.register_fake_class`"
 OBJECTS = (FakeScriptObject, ScriptObject)
 SCRIPTED = "__torch__."
-"""Before the name of a class that `torch.jit.script` made; torchbind classes are without it here."""
+"""Begins the name of a class that `torch.jit.script` made; `torchbind_class_name` removes it from others."""
 
 
 class FakeObjects:

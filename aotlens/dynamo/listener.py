@@ -108,10 +108,11 @@ class _Tracing(threading.local):
     def __init__(self) -> None:
         self.stack: list[_Frame] = []
         self.line: tuple[str, int] | None = None
-        """The user line that is traced, and Dynamo's time at its begin."""
+        """The user's line that is traced."""
         self.began = 0.0
+        """Dynamo's time at the start of that line."""
         self.depth = -1
-        """The depth of the function with the line that was looked at last."""
+        """The inlining depth of the last line that was not skipped; -1 before the first."""
 
 
 class Listener:

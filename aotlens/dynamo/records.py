@@ -168,7 +168,7 @@ def _crossing(facts: BreakFacts, listener: Listener) -> Mapping[int, int]:
 
 
 def _fusions(facts: BreakFacts, listener: Listener) -> Iterator[PreventedFusion]:
-    """Yield the pairs of operators that the break keeps apart, each once for all compilations."""
+    """Yield the pairs of operators that the break keeps from fusing, each once for all compilations."""
     unfused = listener.crossings.unfused
     pairs = (pair for entry in facts.compilations for pair in unfused.get(entry, ()))
     yield from dict.fromkeys(

@@ -166,7 +166,7 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
     if entry.tensors:
         crosses = "crosses" if entry.tensors == 1 else "cross"
         cost += f"; {counted(entry.tensors, 'tensor')} ({human_bytes(entry.bytes)}) {crosses} it on each call"
-    apart = _fusion_words(entry.fusions)
+    prevented = _fusion_words(entry.fusions)
     inside = tuple(f"{location(related.span)}: {related.message}" for related in entry.related)
     return Problem(
         "code in eager" if in_eager else "graph break",
@@ -174,7 +174,7 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
         function.qualname,
         entry.span,
         entry.text,
-        (reason, cost, *apart, *inside),
+        (reason, cost, *prevented, *inside),
         entry.hint,
         _seconds_behind(function, entry),
         target=entry.text,
@@ -196,7 +196,8 @@ def _fusion_words(fusions: Sequence[PreventedFusion]) -> tuple[str, ...]:
         for fusion in fusions
     ]
     shown = ", or ".join(pairs[:_MOST_FUSIONS])
-    more = f", and {len(pairs) - _MOST_FUSIONS} more pairs" if len(pairs) > _MOST_FUSIONS else ""
+    hidden = len(pairs) - _MOST_FUSIONS
+    more = f", and {counted(hidden, 'more pair')}" if hidden > 0 else ""
     return (f"without it, {shown} could share a kernel{more}",)
 
 

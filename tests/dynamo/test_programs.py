@@ -147,8 +147,8 @@ def test_tensors_that_cross_a_break_are_counted() -> None:
 
 
 def fusions_across(function: Any) -> list[tuple[str, str]]:
-    """Run a function of two 4x4 matrices; return the operators that its break keeps apart, with their lines
-    relative to the `def`."""
+    """Run a function of two 4x4 matrices; return the operators that its break keeps from fusing, with their
+    lines relative to the `def`."""
     log = DynamoLog()
     with log.listening():
         torch.compile(function, backend="eager")(torch.ones(4, 4), torch.ones(4, 4))
@@ -166,7 +166,7 @@ def fusions_across(function: Any) -> list[tuple[str, str]]:
     ]
 
 
-def test_the_operators_that_a_break_keeps_apart() -> None:
+def test_the_operators_that_a_break_keeps_from_fusing() -> None:
     def pointwise(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         z = torch.relu(x + y).reshape(2, 8)
         torch._dynamo.graph_break()

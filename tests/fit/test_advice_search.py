@@ -91,12 +91,12 @@ def test_a_target_counts_the_excess_of_every_phase() -> None:
 
 def test_an_edit_of_a_phase_that_is_low_enough_is_not_run() -> None:
     phases = (PhasePeak("backward", 100, 1), PhasePeak("optimizer", 80, 2))
-    trials, said = InventedTrials(), list[str]()
+    trials, lines = InventedTrials(), list[str]()
     base = replace(fit_of(TEXT), phases=phases)
-    advise(cast("Trials", trials), {"train.py": TEXT}, base, Goal(Target(85), is_whole=False), said.append)
-    assert not [line for line in said if "fused" in line]
-    advise(cast("Trials", trials), {"train.py": TEXT}, base, Goal(Target(75), is_whole=False), said.append)
-    assert [line for line in said if "fused" in line]
+    advise(cast("Trials", trials), {"train.py": TEXT}, base, Goal(Target(85), is_whole=False), lines.append)
+    assert not [line for line in lines if "fused" in line]
+    advise(cast("Trials", trials), {"train.py": TEXT}, base, Goal(Target(75), is_whole=False), lines.append)
+    assert [line for line in lines if "fused" in line]
 
 
 def test_a_target_out_of_reach_gets_the_lowest_combination() -> None:

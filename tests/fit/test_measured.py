@@ -61,9 +61,9 @@ def test_memory_of_float16_products_is_exact_on_one_thread(rows: int, inner: int
         return torch.ones(rows, inner, dtype=torch.float16) @ torch.ones(inner, columns, dtype=torch.float16)
 
     with FakeTensorMode(), observing_memory() as observer:
-        kept = product()
+        output = product()
         predicted = fit_of(observer).step_peak_bytes
-        del kept
+        del output
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

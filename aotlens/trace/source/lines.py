@@ -51,8 +51,8 @@ def first_spans(locate: Locate, nodes: Iterable[GraphNode]) -> tuple[Span, ...]:
 
 def qualified_name(file: str, line: int, name: str) -> str:
     """Return `Net.forward` if the file exists here and defines it at the line; else the name alone."""
-    found = (each for each in _definitions(file) if each.name == name and line in each.starts)
-    return next((each.qualname for each in found), name)
+    definitions = (each for each in _definitions(file) if each.name == name and line in each.starts)
+    return next((each.qualname for each in definitions), name)
 
 
 def enclosing_name(file: str, line: int, name: str) -> str:
