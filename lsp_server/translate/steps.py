@@ -45,7 +45,7 @@ def _at_step(views: Views, path: str, calls: Sequence[int]) -> Iterator[types.Co
         if text_range is not None:
             line = text_range.start.line
             # A step that allocates nothing has no line of its own in the result.
-            line = calls[0] if span == fit.at.span and calls else line
+            line = calls[0] if span == fit.at.span and calls and line not in calls else line
             stale = "" if held.is_fresh else "before edits: "
             yield _lens(line, stale + step_words(fit), uri_of(views, held.key[0]))
 
