@@ -115,15 +115,21 @@ class OtherPhases:
 
     def settle(self) -> None:
         """Set the phase of the storages that training does not use."""
+        graphs: set[int] = set()
         self._trace_sources()
-        graphs = {call.graph for call in self._calls if call.is_training and call.graph is not None}
-        for call in self._calls:
-            call.is_training |= call.graph in graphs
-        self._trace_sources()
+        while (reached := self._training_graphs()) != graphs:  # a graph may read results of another one
+            graphs = reached
+            for call in self._calls:
+                call.is_training |= call.graph in graphs
+            self._trace_sources()
         for call in self._calls:
             if not call.is_training:
                 for life in call.lives:
                     life.phase = call.phase
+
+    def _training_graphs(self) -> set[int]:
+        """Return the numbers of the calls of compiled graphs of which one result takes part in training."""
+        return {call.graph for call in self._calls if call.is_training and call.graph is not None}
 
     def _trace_sources(self) -> None:
         """Let the operators whose results training reads take part in it."""
