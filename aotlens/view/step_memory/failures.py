@@ -64,7 +64,7 @@ def avoided_lines(match: FailureMatch) -> Iterator[str]:
     step, capacity = human_bytes(match.step_bytes), human_bytes(match.capacity_bytes)
     beside = f" beside the unexplained {human_bytes(match.unexplained_bytes)}" if match.unexplained else ""
     if match.step_bytes <= match.target_bytes:
-        yield f"The predicted step fits: it reserves {step}, and torch could reserve {capacity}{beside}"
+        yield f"The predicted step fits{beside}: it reserves {step}, and torch could reserve {capacity}"
         return
     plan = match.avoided_by
     if plan is None:
