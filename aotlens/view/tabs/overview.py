@@ -197,8 +197,9 @@ def lacking_facts(report: Report) -> Iterator[Line]:
         )
     if report.dynamo is not None and any(dynamo_counts(report.dynamo)):
         yield fact("dynamo", dynamo_part(report.dynamo), jump=Jump("why"))
-    if listed := listed_text(report.log):
-        yield fact("targets", Part(listed, "warning"), Part("; the list of targets has them", "dim"))
+    if report.log is not None and (listed := listed_text(report.log)):
+        how = Part(f"; {report.log.path}::ID reads one", "dim")
+        yield replace(fact("targets", Part(listed, "warning"), how), wrap=True)
     if unknown := unknown_kinds_text(report.log):
         why = Part(f"; {UNKNOWN_WHY}", "dim")
         yield replace(fact("records", Part(unknown, "warning"), why), wrap=True)
