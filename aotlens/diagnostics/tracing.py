@@ -91,8 +91,8 @@ RULES: tuple[Rule, ...] = (
         "warning",
         "Dynamo compiled the function for one value, a guard checks that value on each call, and a call"
         " with another value recompiles the function. The second size of a dimension and the second value"
-        " of a number are not reported, since Dynamo then makes them symbols; nor is the second mode, such as"
-        " training and evaluation.",
+        " of a number are not reported, since Dynamo then makes them symbols; nor is the first"
+        " change of the grad mode, as by `torch.no_grad()`.",
         "The time of each recompilation. After eight of them (`torch._dynamo.config.recompile_limit`) calls"
         " that need another graph run in eager.",
         "The message names the value as you write it, with the old and the new value, and what to do: put"
