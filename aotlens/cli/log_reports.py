@@ -61,9 +61,15 @@ class LogReports:
         return self._report(only, text_limit, self.options)
 
     def read(self, listed: ListedTarget) -> tuple[Target, ...]:
-        """Return a target that was only listed; several if its graph is split, or ranks differ."""
+        """Return a target that was only listed; several if its graph is split, or ranks differ.
+
+        Raises UserError if the log no longer has it, or has nothing of it but a backward graph.
+        """
         options = None if self.options is None else replace(self.options, what_if=(), gpu=None)
-        return self._report(listed.compile_id, None, options).targets
+        targets = self._report(listed.compile_id, None, options).targets
+        if not targets:
+            raise UserError(f"{self.path} has no forward graph of {listed.compile_id}")
+        return targets
 
     def what_if(self, change: str, target: Target) -> Target:
         """Return the target with our solver's answer about a change.
