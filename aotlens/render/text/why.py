@@ -166,7 +166,7 @@ def _constant_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     """Yield, with `--full`, the constants that are no problem."""
     constants = other_constants(dynamo)
     if constants and page.is_full:
-        yield heading("Constants", "built into the compiled code")
+        yield heading("Constants", "values to which the compiled code is specialised")
         rows = [
             Row(
                 (

@@ -97,7 +97,8 @@ def _constant_lines(dynamo: Dynamo) -> Iterator[Line]:
     """Sizes and numbers that are constants for other reasons than the user's comparisons."""
     constants = other_constants(dynamo)
     if constants:
-        yield Line((Part("Constants", "heading"), Part("  built into the compiled code", "dim")))
+        why = Part("  values to which the compiled code is specialised", "dim")
+        yield Line((Part("Constants", "heading"), why))
     for entry in constants:
         parts = [Part(f"  {entry.name} = {entry.value}")]
         if entry.span is not None:
