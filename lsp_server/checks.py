@@ -11,7 +11,7 @@ from aotlens.model.failure import NOT_THE_FILES, Failure
 from lsp_server.app import Server, path_of
 from lsp_server.tracer import Result
 
-__all__ = ["failed", "is_unsaved", "not_run", "say_unsaved", "script_of", "why_not_run"]
+__all__ = ["failed", "not_run", "not_saved", "say_unsaved", "script_of", "why_not_run"]
 
 
 def script_of(server: Server, uri: str) -> str | Result:
@@ -48,6 +48,14 @@ def is_unsaved(server: Server, path: str) -> bool:
     snapshot = server.views.snapshot(path)
     server.views.drop(snapshot)
     return bool(snapshot.lines.traced) and not snapshot.lines.is_identity
+
+
+def not_saved(server: Server, path: str, what: str) -> Result | None:
+    """Report that edits are not tested on a script with unsaved changes; None for a saved one."""
+    if not is_unsaved(server, path):
+        return None
+    name = os.path.basename(path)
+    return not_run(server, f"{name} has unsaved changes: save it first, because {what} on the saved file")
 
 
 def say_unsaved(server: Server, path: str) -> None:

@@ -5,7 +5,6 @@ Invariant: user code runs only from here: on a command, or on saving a file in a
 """
 
 import asyncio
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from aotlens.model.source import Outcome
 from aotlens.view.verdicts import WORST_FIRST
 from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of
-from lsp_server.checks import failed, is_unsaved, not_run, say_unsaved, script_of, why_not_run
+from lsp_server.checks import failed, not_saved, say_unsaved, script_of, why_not_run
 from lsp_server.memory_view import MEMORY, memory_tree
 from lsp_server.menus import (
     GPUS,
@@ -116,12 +115,8 @@ async def try_fixes(server: Server, uri: str) -> Result:
     path = script_of(server, uri)
     if not isinstance(path, str):
         return path
-    if is_unsaved(server, path):
-        message = (
-            f"{os.path.basename(path)} has unsaved changes: save it first, because fixes are tried on the"
-            " saved file"
-        )
-        return not_run(server, message)
+    if (answered := not_saved(server, path, "fixes are tried")) is not None:
+        return answered
     answer = await server.fix_trials.run(path, server.settings, server.tracer.cwd)
     if isinstance(answer, Failure):
         return failed(server, answer)

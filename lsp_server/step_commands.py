@@ -3,8 +3,6 @@
 Invariant: they run the user's script, so the server calls them only on a command.
 """
 
-import os
-
 from lsprotocol import types
 
 from aotlens.model.failure import Failure
@@ -12,7 +10,7 @@ from aotlens.model.fit import Fit
 from aotlens.view.step_memory.advice import advice_fixes, advice_words
 from aotlens.view.step_memory.lines import step_words
 from lsp_server.app import Server, path_of
-from lsp_server.checks import failed, is_unsaved, not_run, say_unsaved, script_of
+from lsp_server.checks import failed, not_saved, say_unsaved, script_of
 from lsp_server.tracer import Result
 
 __all__ = ["lower_peak", "will_it_fit"]
@@ -31,11 +29,8 @@ async def will_it_fit(server: Server, uri: str) -> Result:
 async def lower_peak(server: Server, uri: str) -> Result:
     """Test edits that lower the peak of the step, and offer those that passed as code actions."""
     path = path_of(uri)
-    if path is not None and is_unsaved(server, path):
-        name = os.path.basename(path)
-        return not_run(
-            server, f"{name} has unsaved changes: save it first, because edits are tested on the saved file"
-        )
+    if path is not None and (answered := not_saved(server, path, "edits are tested")) is not None:
+        return answered
     answer = await _step_of(server, uri, advises=True)
     if not isinstance(answer, Fit):
         return answer
