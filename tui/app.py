@@ -247,8 +247,9 @@ class AotlensApp(App[int]):
         """Show the target, which is no longer only listed; a report that has it already stays."""
         if self.report is None or self.report.log is None or event.listed not in self.report.log.listed:
             return
-        listed = tuple(row for row in self.report.log.listed if row is not event.listed)
-        log = replace(self.report.log, listed=listed, listed_count=self.report.log.listed_count - 1)
+        listed = tuple(row for row in self.report.log.listed if row != event.listed)
+        removed = len(self.report.log.listed) - len(listed)
+        log = replace(self.report.log, listed=listed, listed_count=self.report.log.listed_count - removed)
         self.target_index = len(self.report.targets)
         self.report = replace(self.report, targets=(*self.report.targets, *event.targets), log=log)
         self.workbench.show_targets(self.report, self.target_index)

@@ -114,12 +114,24 @@ def _part_words(name: str, old: tuple[str, str] | None, new: tuple[str, str] | N
     return f"{words} ({change})" if change else words
 
 
+def _items(text: str) -> list[str]:
+    """Split the text of a value at the commas of its outermost brackets."""
+    items, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth <= 1:
+            items.append("")
+        elif depth or character != ")":
+            items[-1] += character
+    return [item.strip() for item in items] if len(items) > 1 else [text]
+
+
 def _change(old: str, new: str) -> str:
     """`False, now True`: of long values the first item that differs; empty where none is known."""
     if old == new or not (old and new):
         return ""
     if max(len(old), len(new)) > LONGEST_SHOWN:
-        first, second = old.rstrip(")").split(", "), new.rstrip(")").split(", ")
+        first, second = _items(old), _items(new)
         pairs = zip(first, second, strict=True) if len(first) == len(second) else ()
         old, new = next((pair for pair in pairs if pair[0] != pair[1]), (old, new))
     if max(len(old), len(new)) > LONGEST_SHOWN:

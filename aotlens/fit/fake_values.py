@@ -124,6 +124,8 @@ def _array(tensor: Any, *, force: bool = False) -> np.ndarray:
         return _numpy(tensor, force=force)
     if tensor.requires_grad and not force:
         raise RuntimeError("numpy() of a tensor that requires grad: call detach() first")
+    if tensor.device.type != "cpu" and not force:
+        raise TypeError(f"numpy() of a tensor on {tensor.device}: call cpu() first")
     with without_modes():
         kind = _numpy(torch.empty(0, dtype=tensor.dtype)).dtype
     if tensor.constant is not None:

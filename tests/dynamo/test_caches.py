@@ -70,6 +70,15 @@ def test_of_long_values_the_first_difference_is_shown() -> None:
     )
 
 
+def test_a_shape_in_a_long_value_is_shown_whole() -> None:
+    keys = [
+        lookup(KEY[0], f"[{digest}] example_inputs[0]: {LONG.replace('Size([8])', shape)}, pinned=False)")
+        for digest, shape in (("aaa", "Size([2, 4])"), ("bbb", "Size([2, 8])"))
+    ]
+    change = "shape=torch.Size([2, 4]), now shape=torch.Size([2, 8])"
+    assert causes(*keys)[1] == f"the same graph was compiled with another input 0 ({change})"
+
+
 def test_settings_that_torch_stores_as_bytes_are_named_alone() -> None:
     keys = [
         lookup(KEY[0], f"[{digest}] autograd_config: \x80\x04\ufffd{digest}") for digest in ("aaa", "bbb")

@@ -50,6 +50,8 @@ def test_texts_and_arrays_of_values_hold_placeholders() -> None:
             loss.numpy()
         with pytest.raises(TypeError):
             f"{torch.rand(3):.2f}"
+        with pytest.raises(TypeError, match="cpu"):
+            torch.rand(3, device="meta").numpy()
     assert sum(observer.placeholders.values_read.values()) == 3
     assert f"{torch.tensor(0.5):.2f}" == "0.50"
     assert torch.ones(2).numpy().tolist() == [1, 1]

@@ -76,13 +76,14 @@ def test_texts_of_a_hostile_log_cannot_act_on_the_editor(tmp_path: Path) -> None
         client = process.client
         client.initialize(tmp_path)
         uri = client.open(script)
-        found = client.wait(
-            lambda one: (
-                one.get("method") == "textDocument/publishDiagnostics" and bool(one["params"]["diagnostics"])
+        published = client.wait(
+            lambda message: (
+                message.get("method") == "textDocument/publishDiagnostics"
+                and bool(message["params"]["diagnostics"])
             ),
             "findings",
         )
-        messages = [entry["message"] for entry in found["params"]["diagnostics"]]
+        messages = [entry["message"] for entry in published["params"]["diagnostics"]]
         assert any("[run](command:evil) <img src=x" in message for message in messages)
         client.in_all("inlayHint", uri)
         everything = json.dumps(client.received)  # escapes control characters

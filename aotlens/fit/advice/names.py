@@ -105,6 +105,8 @@ def _several(name: str, value: Mapping[Any, Any] | Sequence[Any]) -> NameFact | 
         return None
     if len({tensor.shape[0] for tensor in tensors}) > 1:
         return None
+    if is_mapping and not isinstance(next(iter(value)), (str, int)):
+        return None  # the text of another key may not be an expression
     return NameFact(
         name,
         "tensors",

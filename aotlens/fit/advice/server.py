@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -50,6 +51,8 @@ def _run(request: dict[str, Any]) -> int | None:
     pid = os.fork()
     if not pid:
         _become(request["kind"], request["folder"])
+    with suppress(OSError):  # whichever of the two processes comes first makes the group
+        os.setpgid(pid, pid)
     deadline = time.monotonic() + request["limit_s"]
     status: int | None = None
     try:
