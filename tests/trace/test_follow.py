@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from aotlens.model.log import ListedTarget, Log
 from aotlens.trace.build import build_report
 from aotlens.trace.logs.follow import Follower, new_lines
 from aotlens.trace.logs.log_file import LogFile
@@ -54,6 +56,18 @@ def test_a_log_is_read_on_and_what_is_new_is_said(tmp_path: Path, monkeypatch: p
     assert now.targets[0].partition is not None
     assert [line.split()[:3] for line in new_lines(before, now)] == [["compiled", "0/0", "forward"]]
     assert list(new_lines(now, now)) == []
+
+
+def test_a_target_that_was_only_listed_is_not_new_once_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "dedicated_log_torch_trace_a.log").write_bytes(gzip.decompress(LOG.read_bytes()))
+    report = build_report(Follower(tmp_path).trace, "")
+    (target,) = report.targets
+    read = replace(report, targets=(replace(target, name=f"{target.name} (ranks 0, 1)"),))
+    row = ListedTarget(target.qualname, "0/0", "training", target.span, 1_000)
+    listed = replace(report, targets=(), log=Log(str(tmp_path), (row,), 1))
+    assert list(new_lines(listed, read)) == []
+    assert list(new_lines(read, listed)) == []
+    assert len(list(new_lines(replace(report, targets=()), read))) == 1
 
 
 def test_the_table_of_file_names_stays(tmp_path: Path) -> None:

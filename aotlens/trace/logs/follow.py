@@ -64,11 +64,11 @@ def follow(
 def new_lines(before: Report | None, now: Report) -> Iterator[str]:
     """Yield one line for each target, graph break and recompilation that the earlier report does not have."""
     known = set(_events(before)) if before is not None else set()
-    listed = {event.subject for event in known if event.is_listed}
-    read = {event.subject for event in known if not event.is_listed}
+    listed = {event.compiled for event in known if event.is_listed}
+    read = {event.compiled for event in known if not event.is_listed}
     for event in dict.fromkeys(_events(now)):
-        is_only_read_now = event.subject in listed or (event.is_listed and event.subject in read)
-        if event not in known and not is_only_read_now:
+        was_listed = bool(event.compiled) and event.compiled in listed
+        if event not in known and not was_listed and not (event.is_listed and event.compiled in read):
             yield f"{event.subject}  {event.facts}"
 
 
@@ -80,16 +80,20 @@ class _Event:
     facts: str
     is_listed: bool = False
     """True for a target that was not read; which are read changes as the log grows."""
+    compiled: str = ""
+    """The compilation of a target, read or not: its id, function and line."""
 
 
 def _events(report: Report) -> Iterator[_Event]:
     for target in report.targets:
         graph = "" if target.graph is None else f"{target.graph.frame}/{target.graph.compilation} "
-        yield _Event(f"compiled    {graph}{target.name}{_where(target.span)}", target_summary(target))
+        where = _where(target.span)
+        subject = f"compiled    {graph}{target.name}{where}"
+        yield _Event(subject, target_summary(target), compiled=f"{graph}{target.qualname}{where}")
     for listed in report.log.listed if report.log is not None else ():
         size = f"{listed.mode} · {human_bytes(listed.bytes)} of graphs and code"
-        subject = f"compiled    {listed.compile_id} {listed.qualname}{_where(listed.span)}"
-        yield _Event(subject, size, is_listed=True)
+        compiled = f"{listed.compile_id} {listed.qualname}{_where(listed.span)}"
+        yield _Event(f"compiled    {compiled}", size, is_listed=True, compiled=compiled)
     if report.dynamo is None:
         return
     for entry in report.dynamo.breaks:
