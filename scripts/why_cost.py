@@ -34,6 +34,8 @@ from corpus import torchvision_ops
 from corpus.program import Program, find_programs
 
 LAYERS, WIDTH = 12, 32
+COUNTED = 3
+"""The compilations of one block with or without the listener that are counted."""
 SECONDS = 1800.0
 
 
@@ -60,8 +62,6 @@ def main() -> int:
 
 
 def print_cost(backend: str, runs: int) -> None:
-    cpu_seconds(backend, is_listening=False)
-    cpu_seconds(backend, is_listening=True)
     pairs = []
     for number in range(runs):
         order = (False, True) if number % 2 else (True, False)
@@ -75,16 +75,24 @@ def print_cost(backend: str, runs: int) -> None:
 
 
 def cpu_seconds(backend: str, is_listening: bool) -> float:
-    """Return the CPU time of compiling the network and of its first call."""
+    """Return the mean CPU time of compiling the network and of its first call.
+
+    The first compilation is not counted: Python adapts its bytecode to the functions that are replaced.
+    """
+    with Listener().listening() if is_listening else nullcontext():
+        times = [compile_seconds(backend) for _ in range(1 + COUNTED)]
+    return statistics.fmean(times[1:])
+
+
+def compile_seconds(backend: str) -> float:
     torch._dynamo.reset()
     layers = [part for _ in range(LAYERS) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
     model = torch.compile(nn.Sequential(*layers), backend=backend)
     inputs = torch.ones(8, WIDTH)
     gc.collect()
-    with Listener().listening() if is_listening else nullcontext():
-        start = time.process_time()
-        model(inputs)
-        return time.process_time() - start
+    start = time.process_time()
+    model(inputs)
+    return time.process_time() - start
 
 
 def share(program: Program, is_eager: bool) -> str:

@@ -256,7 +256,8 @@ def table(rows: Sequence[Row]) -> str:
     ]
     for row in rows:
         if row.failure:
-            lines.append(f"| {row.name} | not run: {row.failure.replace('|', ' ')[:80]} | | | |")
+            reason = row.failure.removeprefix("ForkError: ").replace("|", " ")[:80]
+            lines.append(f"| {row.name} | not run: {reason} | | | |")
         elif row.targets or not row.agrees:
             both = f"{row.breaks_counted}, {row.breaks_met} | {row.counted}, {row.recompilations}"
             where = f"{row.located} of {row.breaks + row.recompilations}"
