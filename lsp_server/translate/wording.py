@@ -16,13 +16,28 @@ STALE = "*From the trace before the last edits.*"
 BOLD = re.compile(r"\*\*(\S(?:.*?\S)?)\*\*")
 MARKS = re.compile(r"`+|^\*|\*$", re.MULTILINE)
 """Characters that Markdown would add to our texts."""
+INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+LINK_OR_TAG = re.compile(r"(?<=\])[(\[]|<")
+"""What begins the address of a link or image, or a tag; our own texts have none."""
 
 
 def markup(client: Client, text: str) -> types.MarkupContent:
-    """Return our Markdown in a form that the client accepts."""
+    """Return our Markdown in a form that the client accepts.
+
+    A fact may come from a stranger's log, so that links, images and tags in it are shown as text.
+    """
     if client.markdown:
-        return types.MarkupContent(types.MarkupKind.Markdown, text)
+        return types.MarkupContent(types.MarkupKind.Markdown, without_links(text))
     return types.MarkupContent(types.MarkupKind.PlainText, MARKS.sub("", BOLD.sub(r"\1", text)))
+
+
+def without_links(text: str) -> str:
+    """Return Markdown whose links, images and tags are text; inline code is left as it is."""
+    parts, end = [], 0
+    for span in INLINE_CODE.finditer(text):
+        parts += [LINK_OR_TAG.sub(r"\\\g<0>", text[end : span.start()]), span[0]]
+        end = span.end()
+    return "".join((*parts, LINK_OR_TAG.sub(r"\\\g<0>", text[end:])))
 
 
 def code(text: str) -> str:
