@@ -28,6 +28,7 @@ def unified_diff(name: str, before: str, after: str) -> str:
 
 
 def _diff_lines(name: str, before: str, after: str) -> Iterator[str]:
+    name = name.lstrip("/")  # as git writes an absolute path
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
     )
