@@ -34,6 +34,7 @@ from aotlens.trace.source.lines import Locate, whole_line
 from aotlens.trace.source.source_lines import SourceLines, Sources, line_origins
 from aotlens.trace.stages import stages_of, wrapper_of
 from aotlens.view.kernels import line_costs, phase_costs
+from aotlens.view.quantities import every_digit
 
 __all__ = [
     "NO_EXTRAS",
@@ -228,7 +229,7 @@ def _incomplete(trace: Trace, choice: Choice | None) -> str | None:
     notes = list(trace.notes)
     if choice is not None and choice.count > len(choice.read):
         notes.append(
-            f"{len(choice.read):,} of {choice.count:,} targets are read, the largest; the others are listed:"
-            f" {trace.path}::ID reads one"
+            f"{every_digit(len(choice.read))} of {every_digit(choice.count)} targets are read, the largest;"
+            f" {trace.path}::ID reads one of the others"
         )
     return "; ".join(notes) or None

@@ -12,7 +12,7 @@ from aotlens.model.log import Log
 from aotlens.model.spans import location
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.view.logs import UNKNOWN_WHY, unknown_kinds_text
-from aotlens.view.quantities import human_bytes
+from aotlens.view.quantities import every_digit, human_bytes
 
 __all__ = ["listed_target_lines", "unused_record_lines"]
 
@@ -44,7 +44,7 @@ def listed_target_lines(log: Log, page: Page) -> Iterator[Text]:
     yield from table(rows, page.width, frozenset({4}))
     if hidden := log.listed_count - len(shown):
         more = "" if page.is_full else f" ({page.rest})"
-        yield Text(f"  and {hidden:,} more{more}", "dim")
+        yield Text(f"  and {every_digit(hidden)} more{more}", "dim")
     yield Text()
 
 
