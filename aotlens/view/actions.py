@@ -117,13 +117,9 @@ def _of_dynamo(dynamo: Dynamo, is_log: bool) -> Iterator[Action]:
 
 
 def _sentence(problem: Problem) -> str:
-    where = "" if problem.function in problem.title else f" in {problem.function}"
+    kind = "" if problem.kind in problem.title else f"{problem.kind}: "
     code = f", `{problem.text}`" if problem.text else ""
-    return (
-        f"{problem.kind}: {problem.title}{where}{code}"
-        if problem.kind not in problem.title
-        else (f"{problem.title}{where}{code}")
-    )
+    return f"{kind}{problem.full_title}{code}"
 
 
 def cost_text(cost: Cost) -> str:

@@ -10,6 +10,7 @@ Invariant: every graph break and every recompilation of the report is in exactly
 | constant | | a size that was a symbol until the code asked for its value |
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -32,6 +33,7 @@ from aotlens.model.spans import location
 from aotlens.view.quantities import counted, human_bytes, human_seconds
 
 __all__ = [
+    "CONSTANTS",
     "Problem",
     "RecompiledValue",
     "cache_words",
@@ -71,7 +73,13 @@ class Problem:
     code: str = ""
     """Of the diagnostic that says the same."""
     is_editable: bool = False
-    """True if there are edits to try for what stands here (`aotlens why --try-fixes`)."""
+    """True if there are edits to try (`aotlens why --try-fixes`)."""
+
+    @property
+    def full_title(self) -> str:
+        """Return the title with the function, unless it names the function itself."""
+        is_named = re.search(rf"(?<!\w){re.escape(self.function)}(?!\w)", self.title) is not None
+        return self.title if is_named else f"{self.title} in {self.function}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,14 +234,13 @@ def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) 
         facts.append("with and without gradients, a function has a compilation each")
     elif value.is_normal:
         facts.append("Dynamo made it a symbol, so that further values share one compilation")
-    text = ""
     hint = "" if value.is_normal and not is_limit else value_hint(value)
     return Problem(
         "code in eager" if is_limit else "recompilations",
         title,
         function.qualname,
         value.span or value.causes[0].call or function.span,
-        text,
+        "",
         tuple(facts),
         hint,
         value.seconds,
@@ -327,6 +334,10 @@ def dynamo_counts(dynamo: Dynamo) -> tuple[int, int, int]:
         entry.kind == "compared" for function in dynamo.functions for entry in function.specialisations
     )
     return len(dynamo.breaks), len(dynamo.recompilations), constants
+
+
+CONSTANTS = ("Constants", "values to which the compiled code is specialised")
+"""The heading of their section, and what they are."""
 
 
 def other_constants(dynamo: Dynamo) -> tuple[Specialisation, ...]:

@@ -96,3 +96,11 @@ def test_the_text_says_what_it_is_worth_and_what_tries_it() -> None:
 
 def test_one_finding_of_one_target_is_not_said_twice() -> None:
     assert list(action_lines(report_of(WRONG), Page(90))) == []
+
+
+def test_a_one_letter_function_is_named_although_the_title_has_its_letter() -> None:
+    lengths = Cause("len(cache) == 1", "length", "len(cache)", "1", "2", HERE, None, "0/0")
+    dynamo = recompiled(lengths)
+    (function,) = dynamo.functions
+    (action,) = what_to_do(report_of(dynamo=replace(dynamo, functions=(replace(function, qualname="h"),))))
+    assert action.sentence.startswith("recompilations: len(cache) changes: 1 recompilation in h")

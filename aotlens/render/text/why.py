@@ -1,6 +1,5 @@
 """The output of `aotlens why`: one screen, the tried fixes, and one line for other commands."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -26,6 +25,7 @@ from aotlens.view.names import first_names
 from aotlens.view.quantities import counted, human_seconds, human_us, percent
 from aotlens.view.shorten import end_cut
 from aotlens.view.why import (
+    CONSTANTS,
     Problem,
     cache_words,
     dynamo_counts,
@@ -147,12 +147,10 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
 
 
 def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
-    is_named = re.search(rf"(?<!\w){re.escape(problem.function)}(?!\w)", problem.title) is not None
-    title = problem.title if is_named else f"{problem.title} in {problem.function}"
     style = "bold red" if problem.kind == "code in eager" else "bold yellow"
     where = location(problem.span) if problem.span is not None else ""
     cost = f"  {human_seconds(problem.seconds)}" if problem.seconds else ""
-    yield Text.assemble(f"  {number}. ", (title, style), f"  {where}", (cost, "bold"))
+    yield Text.assemble(f"  {number}. ", (problem.full_title, style), f"  {where}", (cost, "bold"))
     code = problem.text or (source_line(problem.span.file, problem.span.line).strip() if problem.span else "")
     if code:
         yield Text(_INDENT).append(end_cut(code, width - len(_INDENT)), "cyan")
@@ -166,7 +164,7 @@ def _constant_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     """Yield, with `--full`, the constants that are no problem."""
     constants = other_constants(dynamo)
     if constants and page.is_full:
-        yield heading("Constants", "values to which the compiled code is specialised")
+        yield heading(*CONSTANTS)
         rows = [
             Row(
                 (

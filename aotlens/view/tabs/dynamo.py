@@ -20,6 +20,7 @@ from aotlens.view.forecast import (
 from aotlens.view.quantities import counted, human_seconds, human_us
 from aotlens.view.tabs.tables.rows import Line, Link, Part
 from aotlens.view.why import (
+    CONSTANTS,
     Problem,
     cache_words,
     dynamo_summary,
@@ -97,8 +98,8 @@ def _constant_lines(dynamo: Dynamo) -> Iterator[Line]:
     """Sizes and numbers that are constants for other reasons than the user's comparisons."""
     constants = other_constants(dynamo)
     if constants:
-        why = Part("  values to which the compiled code is specialised", "dim")
-        yield Line((Part("Constants", "heading"), why))
+        title, why = CONSTANTS
+        yield Line((Part(title, "heading"), Part(f"  {why}", "dim")))
     for entry in constants:
         parts = [Part(f"  {entry.name} = {entry.value}")]
         if entry.span is not None:
