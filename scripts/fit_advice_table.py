@@ -234,7 +234,7 @@ def table(rows: Sequence[Row]) -> str:
     lines = [
         f"{sum(row.is_reached for row in counted)} of {len(counted)} scripts reach 75 % of their peak.",
         "",
-        "| script | predicted | with edits | measured | with edits | edits | training |",
+        "| script | predicted | predicted with edits | measured | measured with edits | edits | training |",
         "|---|---|---|---|---|---|---|",
         *map(_table_row, counted),
         "",

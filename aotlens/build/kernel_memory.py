@@ -223,7 +223,7 @@ def _widened_tiles(left: Any, right: Any) -> int:
     if rows * inner * columns <= SMALLEST_PACKED:
         return 0
     rows, inner = min(rows, 256), min(16 * ceil(inner / 16), LARGEST_INNER)
-    step = inner + (16 if inner == LARGEST_INNER else 0)  # rows apart, so that they share no cache set
+    step = inner + (16 if inner == LARGEST_INNER else 0)  # a gap, so that rows share no cache set
     return 4 * (rows * step + 64 * inner + rows * min(columns, 64)) + 1152
 
 

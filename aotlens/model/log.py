@@ -1,4 +1,4 @@
-"""What a log of torch contains beside the targets of its report. Standard library only."""
+"""What a log of torch contains besides the targets of its report. Standard library only."""
 
 from dataclasses import dataclass
 from typing import Literal

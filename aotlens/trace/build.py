@@ -129,7 +129,7 @@ def _label(summary: Summary, locate: Locate) -> str:
 def _first_process(trace: Trace, frames: set[str] | None) -> list[CompilationFacts]:
     """Return the first rank's compilations, of these code objects or of all.
 
-    The ranks of a run compile the same, so one stands for all.
+    The ranks of a run compile the same, so one has the facts of all.
     """
     every = trace.processes[0].compilations if trace.processes else []
     compilations = (each for each in every if frames is None or _frame_of(each) in frames)

@@ -1,8 +1,8 @@
-"""What a log has beside the targets of its report, in words. Standard library only, for every front end."""
+"""What a log has besides the targets of its report, in words. Standard library only, for every front end."""
 
 from aotlens.model.log import Log
 from aotlens.view.names import first_names
-from aotlens.view.quantities import counted, multiplied
+from aotlens.view.quantities import counted, every_digit, multiplied
 
 __all__ = ["UNKNOWN_WHY", "listed_text", "unknown_kinds_text"]
 
@@ -16,7 +16,7 @@ def listed_text(log: Log | None) -> str:
         return ""
     verb = "is" if log.listed_count == 1 else "are"
     other = "target" if log.listed_count == 1 else "targets"
-    return f"{log.listed_count:,} other {other} of the log {verb} not read"
+    return f"{every_digit(log.listed_count)} other {other} of the log {verb} not read"
 
 
 def unknown_kinds_text(log: Log | None, most: int = MOST_KINDS) -> str:

@@ -93,9 +93,8 @@ def _accumulated(
     loop = f"for {first}_part in {chunks[0]}:"
     if len(batch) > 1:
         loop = f"for {', '.join(f'{name}_part' for name in batch)} in zip({', '.join(chunks)}):"
-    empty = {"numbers": "{}"}
     before = [
-        f"{name}_rows = []" if name in rows else f"{name}_total = {empty.get(site.names[name].kind, '0')}"
+        f"{name}_rows = []" if name in rows else f"{name}_total = {_empty_total(site.names[name])}"
         for name in used
     ]
     inside = [_collected(site, name, share, is_row=name in rows) for name in used]
@@ -152,6 +151,11 @@ def _is_number_or_tensor(site: Site, name: str) -> bool:
 def _shape(site: Site, name: str) -> tuple[int, ...]:
     fact = site.names.get(name)
     return () if fact is None else fact.shape
+
+
+def _empty_total(fact: NameFact) -> str:
+    """Return the sum over no micro batches."""
+    return "{}" if fact.kind == "numbers" else "0"
 
 
 def _collected(site: Site, name: str, share: str, *, is_row: bool) -> str:
