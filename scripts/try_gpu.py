@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "benchmarks" / "results" / "gpu-trial.json"
 TOLD = 60
 """The last lines of a part's output that are stored."""
+MOST_WORKERS = 12
+"""Each process of the tests holds about half a gigabyte of the GPU for its context."""
 AOTLENS = (sys.executable, "-m", "aotlens")
 TRAINING = "examples/mixed_precision.py"
 ASK = """\
@@ -65,6 +67,8 @@ def parts(sm: str) -> tuple[Part, ...]:
         "--show-capture=no",
         "-m",
         "gpu",
+        "-n",
+        str(max(1, min(MOST_WORKERS, (os.cpu_count() or 1) - 2))),
     )
     return (
         Part("what is installed", (*AOTLENS, "doctor")),

@@ -153,9 +153,10 @@ def _cudnn_convolution_patches() -> Iterator[tuple[Any, str, Any, str]]:
     select, determine = c._select_conv_backend, c._conv_determine_backend_memory_format
     backends = c._ConvBackend
 
-    def selected(value: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:
+    def selected(*args: Any, **kwargs: Any) -> Any:
+        value = args[0] if args else kwargs["input"]  # by keyword in torch 2.11
         uses_cudnn = value.device.type == "cuda" and value.numel() > 0 and c._get_cudnn_enabled()
-        return backends.Cudnn if uses_cudnn else select(value, weight, *args, **kwargs)
+        return backends.Cudnn if uses_cudnn else select(*args, **kwargs)
 
     def determined(value: Any, weight: Any, backend: Any) -> Any:
         if value.device.type != "cuda" or backend != backends.Cudnn:

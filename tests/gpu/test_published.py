@@ -18,6 +18,8 @@ MISTAKEN = {("L4", "bandwidth")}
 def test_torchs_table_of_data_sheets_agrees(name: str) -> None:
     target, known = find_target(name), lookup_device_info(f"NVIDIA {name}")
     assert known is not None
+    if not hasattr(known, "tops_sparsity_factor"):
+        pytest.skip("the table of this torch mixes dense and sparse rates")
     sparse = 2 if name == "L4" else known.tops_sparsity_factor  # of the L4 it is not said there
     dense = {
         "tf32": known.tops["torch.tf32"] / sparse,
