@@ -1,7 +1,7 @@
 # Every target sets up its own .venv first; nothing else on the machine is touched.
 #   make demo    train the example GPT through the engine and compare it with eager
-#   make test    the tests, and a quarter of the cross products: another by each commit (docs/testing.md)
-#   make test-all  the tests with all cross products     make check   format, lint, types, layering and tests
+#   make test    the quick tests, and a quarter of the others: another quarter for each commit (docs/testing.md)
+#   make test-all  every test     make check   format, lint, types, layering and tests
 #   make test-programs  every program of the shared list in every way beside eager, over an hour
 #   make test-exports  every program as an exported module, written twice, run without aotlens, beside eager
 #   make test-random  10,000 random programs beside eager, hours; goes on where it was stopped

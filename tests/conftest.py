@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.quarters import ALL, QUARTERS, Quarter, choose
+from tests.quarters import ALL, QUARTERS, Quarter, choose, named_files
 
 for _name, _value in {
     "OMP_NUM_THREADS": "1",  # two test processes share two cores, and a forked child must not inherit a pool
@@ -36,14 +36,14 @@ Golden = Callable[[str, str], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add our flags: write every golden anew for review, and choose a quarter of the cross products."""
+    """Add our flags: write every golden anew for review, and choose a quarter of what takes turns."""
     parser.addoption(
         "--update-goldens", action="store_true", help="write tests/goldens/ from what is computed now"
     )
     parser.addoption(
         "--quarter",
         choices=[*map(str, range(QUARTERS)), ALL],
-        help="which quarter of the cross products runs; default: by the number of commits",
+        help="which quarter of the tests that take turns runs; default: by the number of commits",
     )
     parser.addoption(
         "--configuration",
@@ -57,8 +57,11 @@ _CHOSEN = pytest.StashKey[Quarter]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the quarter once: worker processes receive the option, even if a commit comes meanwhile."""
-    chosen = choose(config.getoption("--quarter"))
+    """Choose the quarter once: worker processes receive the options, even if a commit comes meanwhile."""
+    asked = config.getoption("--quarter")
+    if not hasattr(config.option, "takes_named_files"):
+        config.option.takes_named_files = asked is None
+    chosen = choose(asked)
     config.stash[_CHOSEN] = chosen
     config.option.quarter = ALL if chosen.number is None else str(chosen.number)
     _choose_linker(config)
@@ -83,12 +86,18 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the cases of tests marked `rotates` that are in another quarter."""
+    """Leave out the tests marked `rotates` that wait for another quarter."""
     chosen = config.stash[_CHOSEN]
-    other = [item for item in items if not _is_in(item, chosen)]
-    if other:
-        config.hook.pytest_deselected(items=other)
-        items[:] = [item for item in items if _is_in(item, chosen)]
+    named = set(named_files(config.args)) if config.option.takes_named_files else set()
+
+    def runs(item: pytest.Item) -> bool:
+        marker = item.get_closest_marker("rotates")
+        return marker is None or chosen.runs(item.name, *marker.args, is_named=item.path in named)
+
+    waiting = [item for item in items if not runs(item)]
+    if waiting:
+        config.hook.pytest_deselected(items=waiting)
+        items[:] = [item for item in items if runs(item)]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -98,16 +107,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.set_threshold(10_000, 20, 50)
 
 
-def _is_in(item: pytest.Item, chosen: Quarter) -> bool:
-    marker = item.get_closest_marker("rotates")
-    if marker is None:
-        return True
-    return chosen.number in (None, marker.args[0]) if marker.args else chosen.takes(item.name)
-
-
 @pytest.fixture(scope="session")
 def quarter(request: pytest.FixtureRequest) -> Quarter:
-    """Return the quarter of the cross products of this run."""
+    """Return the quarter of this run."""
     return request.config.stash[_CHOSEN]
 
 

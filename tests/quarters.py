@@ -1,12 +1,13 @@
-"""Choose the quarter of the cross products of a run: four consecutive commits cover all of them.
+"""Choose the quarter of a run: four consecutive commits run every test that takes turns.
 
 Promise: whether a case belongs to a quarter depends only on its name, so that a new program moves no other.
-A case is a program with one configuration, or a case of a test that is marked `rotates`.
+A case is a program with one configuration, or a test that is marked `rotates`.
 """
 
 import os
 import subprocess
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,9 +30,18 @@ class Quarter:
         """Return True if the case is in this quarter; cases of one name and other turns are in others."""
         return self.number is None or (zlib.crc32(name.encode()) + turn) % QUARTERS == self.number
 
+    def runs(self, name: str, turn: int | str | None = None, *, is_named: bool = False) -> bool:
+        """Return True if a test that is marked `rotates`, or `rotates(turn)`, runs in this quarter.
+
+        A test in a file that the command line names does not wait for its quarter, only for `ALL`.
+        """
+        if self.number is None or turn == ALL:
+            return self.number is None
+        return is_named or (self.takes(name) if turn is None else turn == self.number)
+
     def __str__(self) -> str:
         which = "all cases" if self.number is None else f"quarter {self.number} of 0 to 3"
-        return f"cross products: {which} ({self.reason}; --quarter {ALL} for everything)"
+        return f"tests that take turns: {which} ({self.reason}; --quarter {ALL} for everything)"
 
 
 def choose(option: str | None, root: Path = ROOT) -> Quarter:
@@ -49,6 +59,14 @@ def choose(option: str | None, root: Path = ROOT) -> Quarter:
     if not count.isdigit():
         return Quarter(0, "git does not count the commits")
     return Quarter(int(count) % QUARTERS, f"commit {count}")
+
+
+def named_files(arguments: Iterable[str]) -> Iterator[Path]:
+    """Yield the files among pytest's arguments, which are folders, files and names of tests."""
+    for argument in arguments:
+        path = Path(argument.partition("::")[0])
+        if path.is_file():
+            yield path.resolve()
 
 
 def _number(text: str) -> int | None:

@@ -42,6 +42,7 @@ def row(owner: str, value: Any, **options: Any) -> Patch:
     return Patch(Attribute(f"{HERE}{owner}", "horsepower"), constant(value), "it is a test", **options)
 
 
+@pytest.mark.rotates
 def test_importing_aotlens_changes_nothing_in_torch() -> None:
     """10 s: a new process imports every module."""
     loaded = forked("-m", "tests.torch_state", LOADED, cwd=ROOT)
@@ -150,6 +151,7 @@ def test_an_entry_that_torch_lacks_is_gone_again() -> None:
     assert TABLE == {"known": 1}
 
 
+@pytest.mark.rotates
 def test_a_look_up_of_the_backend_prepares_dynamo() -> None:
     code = """
 import torch

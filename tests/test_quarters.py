@@ -1,12 +1,13 @@
-"""Which quarter of the cross products a run takes, and that four consecutive commits take all."""
+"""Which quarter of the tests that take turns a run takes, and that four consecutive commits take all."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.command import ROOT, forked
 from tests.programs import PROGRAMS
-from tests.quarters import QUARTERS, VARIABLE, Quarter, choose
+from tests.quarters import ALL, QUARTERS, VARIABLE, Quarter, choose, named_files
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,9 @@ def test_consecutive_commits_take_consecutive_quarters(clone: Path) -> None:
         git(clone, "commit", "-q", "--allow-empty", "-m", f"next {number}")
         chosen.append(choose(None, clone))
     assert [quarter.number for quarter in chosen] == [2, 3, 0, 1]
-    assert str(chosen[0]) == ("cross products: quarter 2 of 0 to 3 (commit 2; --quarter all for everything)")
+    assert str(chosen[0]) == (
+        "tests that take turns: quarter 2 of 0 to 3 (commit 2; --quarter all for everything)"
+    )
 
 
 def test_a_shallow_clone_goes_by_its_commit(clone: Path, tmp_path: Path) -> None:
@@ -84,3 +87,35 @@ def test_what_is_asked_for_goes_first(clone: Path, monkeypatch: pytest.MonkeyPat
 def test_no_quarter(text: str) -> None:
     with pytest.raises(ValueError, match=f"no quarter '{text}': choose 0 to 3, or all"):
         choose(text)
+
+
+def test_a_marked_test_runs_in_one_quarter() -> None:
+    quarters = [Quarter(number, "") for number in range(QUARTERS)]
+    assert sum(quarter.runs("test_a_long_search") for quarter in quarters) == 1
+    assert [quarter.runs("test_a_long_search", 2) for quarter in quarters] == [False, False, True, False]
+    assert not any(quarter.runs("test_a_long_search", ALL, is_named=True) for quarter in quarters)
+    assert all(Quarter(None, "").runs("test_a_long_search", turn) for turn in (None, 2, ALL))
+
+
+def test_a_file_that_is_named_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("test_a.py", "test_b.py"):
+        Path(name).touch()
+    named = list(named_files([".", "test_a.py", "test_b.py::test_one[x]", "gone.py", "-x"]))
+    assert named == [tmp_path / "test_a.py", tmp_path / "test_b.py"]
+    assert all(Quarter(number, "").runs("test_one", is_named=True) for number in range(QUARTERS))
+
+
+def collected(*words: str) -> set[str]:
+    ended = forked("-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *words, cwd=ROOT)
+    assert ended.code == 0, ended.out
+    return {line for line in ended.out.splitlines() if line.startswith("tests/corpus/test_recipes.py::")}
+
+
+def test_pytest_leaves_out_what_waits() -> None:
+    file = "tests/corpus/test_recipes.py"
+    named = collected(file)
+    quarter = collected("tests/corpus", "--quarter", "1")
+    assert set() < quarter < named
+    assert collected(file, "--quarter", "1") == quarter
+    assert collected("tests/corpus", "--quarter", ALL) == named

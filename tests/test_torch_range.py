@@ -36,6 +36,7 @@ def test_range(found: str, supported: bool) -> None:
     assert is_supported(found) is supported
 
 
+@pytest.mark.rotates
 def test_another_release_gives_one_warning_in_python() -> None:
     use = "import torch; torch.__version__ = '2.16.0'; import aotlens; aotlens.compile, aotlens.verify"
     ended = python("-c", use)

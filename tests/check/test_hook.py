@@ -5,6 +5,7 @@ import pytest
 from tests.command import ROOT, python
 
 
+@pytest.mark.rotates
 def test_pre_commit_runs_the_hook() -> None:
     pytest.importorskip("pre_commit")
     ended = python(ROOT / "scripts" / "try_hook.py")

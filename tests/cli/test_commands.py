@@ -63,6 +63,7 @@ def test_run_prints_what_python_prints_and_closes_on_stderr(script: Path) -> Non
     assert "equal: 1 value, 1 gradient" in ended.err
 
 
+@pytest.mark.rotates
 def test_run_with_inductor(script: Path) -> None:
     ended = aotlens("run", script, "--", "--verify")
     assert (ended.code, ended.out) == (0, plain(script, "--verify").out)
@@ -191,6 +192,7 @@ def test_a_script_finds_its_own_folder_after_it_went_to_another(tmp_path: Path) 
     assert (ended.code, ended.out) == (0, f"{tmp_path}\n")
 
 
+@pytest.mark.rotates
 def test_an_exported_module_runs_without_aotlens(script: Path, tmp_path: Path) -> None:
     ended = aotlens("export", f"{script}::keep_total", "-o", tmp_path / "out.py")
     assert (ended.code, ended.out, ended.err) == (0, "", f"wrote {tmp_path}/out.py: keep_total, training\n")

@@ -45,6 +45,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.rotates
 def test_the_second_time_nothing_is_traced(script: Path) -> None:
     words = ("inspect", script, "--gpu", "a100", "--text", "ptx,sass")
     first, again = aotlens(*words), aotlens(*words)
@@ -63,6 +64,7 @@ def test_the_second_time_nothing_is_traced(script: Path) -> None:
     assert entry["read"].keys() == {str(script), str(script.parent / "factor.txt")}
 
 
+@pytest.mark.rotates
 def test_a_damaged_entry_is_traced_again_and_told_to_who_asks(
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +136,7 @@ class _Watch:
         _until(lambda: not _alive(self.seen - {os.getpid(), self._pid}), "every process has ended")
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_no_process(script: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "aotlens", "inspect", str(script), "--gpu", "h100"]
@@ -146,6 +149,7 @@ def test_a_signal_leaves_no_process(script: Path, number: signal.Signals) -> Non
     watch.all_end()
 
 
+@pytest.mark.rotates
 def test_a_cancelled_trace_leaves_no_process(script: Path) -> None:
     with WorkerClient(command=worker_command()) as client:
         job = client.submit(script, options=TraceOptions(gpu="h100"))

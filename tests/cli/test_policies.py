@@ -177,6 +177,7 @@ def script(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("words", "message"),
     [

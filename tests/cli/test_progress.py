@@ -114,6 +114,7 @@ AT_ONCE = (
 """The command line, which shows progress from the start: how long anything takes here is not known."""
 
 
+@pytest.mark.rotates
 def test_run_shows_compilations_and_leaves_the_scripts_output_alone(script: Path) -> None:
     screen = on_terminal("-c", AT_ONCE, "run", "--backend", "eager", "--no-cache", script)
     assert screen.code == 0
@@ -138,6 +139,7 @@ print("loaded")
 """
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("words", "start"),
     [

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from aotlens.model.codec import loads
 from tests.command import ROOT, aotlens
 
@@ -37,6 +39,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.rotates
 def test_processes_that_a_script_spawns(tmp_path: Path) -> None:
     script, report = tmp_path / "spawning.py", tmp_path / "report.json"
     script.write_text(SCRIPT)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from aotlens.model.codec import loads
 from tests.command import aotlens
 
@@ -118,6 +120,7 @@ def test_fixes_that_passed_are_written_and_shown_first(tmp_path: Path) -> None:
     assert ended.err.endswith("aotlens: wrote 1 fix to 1 file\n")
 
 
+@pytest.mark.rotates
 def test_fixes_that_are_tried_stand_in_the_report_and_no_file_is_written(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(BREAKING)
@@ -156,6 +159,7 @@ path.write_text(path.read_text() + "# run\\n")
 """
 
 
+@pytest.mark.rotates
 def test_a_file_that_changes_while_it_runs_is_not_written(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(CHANGING)

@@ -88,6 +88,7 @@ def test_each_cold_run_starts_with_empty_caches(tmp_path: Path) -> None:
     assert found_something == [False, True, False, False, True]
 
 
+@pytest.mark.rotates
 def test_what_the_observer_notes(tmp_path: Path) -> None:
     path = tmp_path / "recipes" / "net.py"
     path.parent.mkdir()

@@ -5,6 +5,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from corpus.process import run_process
 
 OBSERVED = """
@@ -35,6 +37,7 @@ def test_the_exit_code_and_stderr(tmp_path: Path) -> None:
     assert (ran.exit_code, ran.stdout, ran.stderr_tail) == (1, (), "no\n")
 
 
+@pytest.mark.rotates
 def test_a_process_that_exceeds_its_limit_ends_with_its_children(tmp_path: Path) -> None:
     code = (
         "import subprocess, sys, time\n"

@@ -28,6 +28,7 @@ RECIPES = {
 """With the backend: Inductor takes longer, and is tried on two."""
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", RECIPES)
 def test_runs_as_in_eager(name: str, tmp_path: Path) -> None:
     program = read_program(PROGRAMS / "recipes" / f"{name}.py")

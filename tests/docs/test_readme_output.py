@@ -42,6 +42,7 @@ def test_times_and_column_widths_do_not_count() -> None:
     assert without_times("saved 12 KiB") != without_times("saved 13 KiB")
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("document", ["README.md", "docs/cli.md", "docs/partition.md"])
 def test_the_blocks_that_need_no_torch_are_current(document: str) -> None:
     """`python scripts/readme_output.py --check` compares all of them; it takes minutes."""

@@ -86,6 +86,7 @@ def test_an_option_cannot_be_read(text: str, message: str) -> None:
     assert str(raised.value) == message
 
 
+@pytest.mark.rotates
 def test_sizes_that_must_follow_change_too() -> None:
     axis = axis_of(SCALED, "x.shape[0]=9,1,12")
     assert axis.with_names == ("y.shape[0]",)
@@ -94,6 +95,7 @@ def test_sizes_that_must_follow_change_too() -> None:
     assert [(remedy.kind, remedy.compilations) for remedy in axis.remedies] == [("mark_dynamic", 2)]
 
 
+@pytest.mark.rotates
 def test_what_fails_in_eager_is_no_call() -> None:
     axis = axis_of(SCALED, "x.shape[1]=5,4")
     assert compilations(axis) == [1, 1, 0]
@@ -129,6 +131,7 @@ def test_the_training_loop_does_not_run() -> None:
     assert Path("steps").read_text() == "2"
 
 
+@pytest.mark.rotates
 def test_what_is_compiled_later_is_reached() -> None:
     source = script(
         "def f(x):\n    return x * 2\n",

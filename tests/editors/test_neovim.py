@@ -48,6 +48,7 @@ def told(shown: list[str], label: str) -> list[str]:
     return [one.removeprefix(f"{label} ") for one in shown if one.startswith(f"{label} ")]
 
 
+@pytest.mark.rotates
 def test_an_example_through_the_real_worker() -> None:
     example = ROOT / "examples" / "aliasing.py"
     lines = example.read_text(encoding="utf-8").splitlines()

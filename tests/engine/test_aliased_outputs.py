@@ -157,6 +157,7 @@ def after_a_write(fn: Function, at: int, *, grad: bool) -> list[Any]:
 CASES = [(fn, "eager") for fn in FUNCTIONS] + [(itself_and_view, "inductor")]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("fn", "backend"), CASES)
 def test_a_write_is_told_to_autograd(fn: Function, backend: Any) -> None:
     call: Any = aotlens.compile(fn, options=CompileOptions(backend=backend))

@@ -116,6 +116,7 @@ def test_unknown_policy_is_refused_with_the_list_of_known_ones() -> None:
         compile_direct(mixed, inputs(), {}, CompileOptions(backend="eager", policy="all"))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_inductor_draws_masks_in_eagers_order_where_it_is_asked_to(layout: torch.memory_format) -> None:
     def combined(x: Tensor) -> Tensor:
@@ -130,6 +131,7 @@ def test_inductor_draws_masks_in_eagers_order_where_it_is_asked_to(layout: torch
     torch.testing.assert_close(found, combined(x))
 
 
+@pytest.mark.rotates
 def test_inductor_writes_over_nothing_that_the_caller_of_a_marked_region_reads_on() -> None:
     @torch.compiler.nested_compile_region
     def masked(x: Tensor) -> Tensor:
@@ -147,6 +149,7 @@ def test_inductor_writes_over_nothing_that_the_caller_of_a_marked_region_reads_o
     torch.testing.assert_close(gradients[1], gradients[0])
 
 
+@pytest.mark.rotates
 def test_inductor_draws_inside_the_functions_of_higher_order_operators() -> None:
     def chosen(x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, torch.rand_like, torch.zeros_like, (x,))
@@ -156,6 +159,7 @@ def test_inductor_draws_inside_the_functions_of_higher_order_operators() -> None
     assert 0 <= found.min() <= found.max() < 1
 
 
+@pytest.mark.rotates
 def test_inductor_counts_the_steps_of_a_loop_behind_dynamo() -> None:
     def summed(x: Tensor) -> Tensor:
         step = lambda total, row: (total + row.sin(), total * row)
@@ -183,6 +187,7 @@ def test_what_inductor_cannot_follow_is_refused_at_its_line() -> None:
     assert f"test_backends.py:{line}:17: `torch.get_rng_state()`; call it outside of" in str(raised.value)
 
 
+@pytest.mark.rotates
 def test_inductor_finds_a_backward_again_whose_size_is_half_of_a_symbol() -> None:
     """Inductor's cache of graphs asks for the symbol, which is none of the backward's inputs."""
     (program,) = (one for one in PROGRAMS if one.name == "view_writes/hsplit_of_non_leaf")

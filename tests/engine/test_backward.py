@@ -398,6 +398,7 @@ def test_saved_values_are_donated_unless_somebody_holds_them() -> None:
     assert [saved.donated for saved in partition.saved].count(True) == 1
 
 
+@pytest.mark.rotates
 def test_a_retained_graph_keeps_what_a_backend_may_write_over() -> None:
     def step(x: Tensor) -> Tensor:
         return torch.tanh(x.exp() * 3).square().sum() * x.sum()

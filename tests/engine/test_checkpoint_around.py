@@ -131,6 +131,7 @@ def under_session(form: Form, module: nn.Module, owner: Any, verify: bool) -> li
         return trained(form, module, owner.compile(module))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("verify", [False, True], ids=["run", "verify"])
 @pytest.mark.parametrize(("form", "dropout"), CASES, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_numbers_are_eagers(form: Form, dropout: float, verify: bool) -> None:

@@ -109,6 +109,7 @@ CHOSEN = [
 ]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("program", CHOSEN, ids=lambda program: program.name)
 def test_a_program_from_disk_is_as_eager(program: Program) -> None:
     for _ in range(2):
@@ -134,6 +135,7 @@ def shifted(x: Tensor) -> Tensor:
     return (x * 3).sin()
 
 
+@pytest.mark.rotates
 def test_another_question_finds_nothing() -> None:
     asked: list[Callable[[], list[tuple[str, str]]]] = [
         lambda: outcomes(scaled, leaf(3), times=1),
@@ -153,6 +155,7 @@ def test_another_question_finds_nothing() -> None:
     assert [ask() for ask in asked] == [[("hit", "")]] * len(asked)
 
 
+@pytest.mark.rotates
 def test_what_no_text_can_tell_is_not_kept() -> None:
     def policy(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("not asked")
@@ -294,6 +297,7 @@ def test_two_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.rotates
 def test_a_mode_that_asks_for_cuda_graphs_is_cached_where_there_is_no_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +309,7 @@ def test_a_mode_that_asks_for_cuda_graphs_is_cached_where_there_is_no_gpu(
     assert [outcome for outcome, _ in found] == expected
 
 
+@pytest.mark.rotates
 def test_inductors_code_is_loaded_and_not_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     options = CompileOptions(cache=True)

@@ -164,6 +164,7 @@ def test_training_steps_follow_eager() -> None:
     assert losses(compile_it=True) == pytest.approx(losses(compile_it=False), rel=1e-5)
 
 
+@pytest.mark.rotates
 def test_what_follows_a_graph_break_has_a_name_of_its_own() -> None:
     seen: list[Compiled] = []
 
@@ -200,6 +201,7 @@ def test_a_packages_decorator_does_not_give_its_name(tmp_path: Path, monkeypatch
     assert [one.target().name for one in seen] == ["Net"]
 
 
+@pytest.mark.rotates
 def test_a_layer_of_torchs_own_stands_where_it_is_called() -> None:
     seen: list[Compiled] = []
     layers = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), backend="aotlens")

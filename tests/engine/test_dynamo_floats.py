@@ -16,6 +16,7 @@ from tests.programs.program import leaf
 pytestmark = pytest.mark.filterwarnings("ignore")  # Dynamo warns of its own deprecations
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_other_values_of_a_float(backend: str) -> None:
     torch.compiler.reset()
@@ -36,6 +37,7 @@ def test_other_values_of_a_float(backend: str) -> None:
     assert len(seen) == 2  # the first value is built in
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_report_of_a_float(backend: str) -> None:
     """Every stage that is shown knows where the number comes from."""
@@ -70,6 +72,7 @@ def counted(fn: Callable[..., Any], factors: tuple[float, ...]) -> int:
     return len(seen)
 
 
+@pytest.mark.rotates
 def test_inductor_takes_a_float_as_a_tensor() -> None:
     def many(x: Tensor, factor: float) -> Tensor:
         product = x * (factor * 2 + 1) - max(factor, 0.0) * math.sqrt(abs(factor))
@@ -80,6 +83,7 @@ def test_inductor_takes_a_float_as_a_tensor() -> None:
     assert counted(many, (0.1, 0.2, -0.3)) == 2  # the first value is built in
 
 
+@pytest.mark.rotates
 def test_a_float_that_must_be_a_number_is_guarded_by_value() -> None:
     def few(x: Tensor, factor: float) -> Tensor:
         return torch.add(x, x, alpha=factor) + x * int(factor)
@@ -87,6 +91,7 @@ def test_a_float_that_must_be_a_number_is_guarded_by_value() -> None:
     assert counted(few, (0.1, 1.2, 2.3)) == 3
 
 
+@pytest.mark.rotates
 def test_a_float_that_is_returned_is_guarded_by_value() -> None:
     torch.compiler.reset()
 

@@ -54,6 +54,7 @@ def trained(make: MakeOptimizer, compiling: Callable[..., Any]) -> list[Tensor]:
     return [parameter.detach() for parameter in model.parameters()]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizer_step(name: str) -> None:
     expected = trained(OPTIMIZERS[name], lambda function: function)
@@ -83,6 +84,7 @@ def test_whole_training_step() -> None:
     torch.testing.assert_close(whole_step(compiled), whole_step(lambda function: function))
 
 
+@pytest.mark.rotates
 def test_whole_training_step_with_compiled_autograd() -> None:
     with torch._dynamo.config.patch(compiled_autograd=True):
         found = whole_step(compiled)
@@ -98,6 +100,7 @@ def test_names_of_what_an_optimizer_writes() -> None:
     assert "self.state[0]['momentum_buffer']" in names
 
 
+@pytest.mark.rotates
 def test_names_of_the_state_that_an_optimizer_makes() -> None:
     seen: list[Any] = []
     with observing(on_compiled=seen.append):

@@ -56,6 +56,7 @@ def failing(error: Exception) -> Callable[..., Any]:
     return stage
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("stage", STAGE_FUNCTIONS)
 @pytest.mark.parametrize(
     ("error", "cause", "code"),

@@ -48,6 +48,7 @@ def two_notes(x: Tensor) -> Tensor:
     return note(y * x, "second").cos()
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("policy", ["min-cut", "default"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_registered_effect_happens_once_and_in_order(backend: str, policy: str, events: list[str]) -> None:
@@ -62,6 +63,7 @@ def test_a_registered_effect_happens_once_and_in_order(backend: str, policy: str
     torch.testing.assert_close(gradient, torch.autograd.grad(two_notes(x).sum(), x)[0])
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_prints_stand_on_their_side(backend: str, capfd: pytest.CaptureFixture[str]) -> None:
     x = torch.randn(3, requires_grad=True)

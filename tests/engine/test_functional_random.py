@@ -202,6 +202,7 @@ def test_dropout_has_one_mask(partition: Any) -> None:
     assert torch.equal(gradient == 0, out == 0)
 
 
+@pytest.mark.rotates
 def test_inductor_draws_the_same() -> None:
     x = leaf(40, 3)
     found = []

@@ -64,6 +64,7 @@ CASES: dict[str, tuple[Any, Any, bool]] = {
 }
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("case", CASES)
 def test_graph_has_the_operators_of_torch_and_computes_as_eager(case: Any) -> None:
     fn, make, pre_dispatch = CASES[case]

@@ -97,6 +97,7 @@ def test_a_detached_inference_tensor_takes_writes(compiler: str) -> None:
         assert outcome(compiled, kind, "outside") == outcome(written, kind, "outside"), kind
 
 
+@pytest.mark.rotates
 def test_inductor_writes_to_an_inference_tensor() -> None:
     compiled = aotlens.compile(written_inside)
     assert outcome(compiled, "inference", "outside") == outcome(written_inside, "inference", "outside")

@@ -68,6 +68,7 @@ def targets(joint: JointProgram) -> list[str]:
     return [node.target for node in joint.program.nodes]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("function", [attend, with_a_mask])
 def test_values_and_gradients_are_eagers(function: Loss) -> None:
     args = heads()
@@ -118,6 +119,7 @@ def test_what_a_pass_leaves_alone_is_the_same_node() -> None:
     assert len({node.name for node in nodes}) == len(nodes)
 
 
+@pytest.mark.rotates
 def test_a_derivative_of_the_backward_after_a_pass() -> None:
     def noisy(x: Tensor) -> Tensor:
         return (functional.dropout(x * torch.ones(8), 0.5) * x.exp()).sin()
@@ -177,6 +179,7 @@ def test_inputs_that_change_places_keep_their_old_values() -> None:
     assert with_joint_passes(joint, {}) is joint
 
 
+@pytest.mark.rotates
 def test_a_copy_of_an_input_that_is_written_to_stays() -> None:
     def swapped(x: Tensor, weight: Tensor) -> Tensor:
         old = x.clone()
@@ -196,6 +199,7 @@ def test_a_copy_of_an_input_that_is_written_to_stays() -> None:
     )
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("options", [{"dynamic": True}, {"policy": "default"}])
 def test_other_ways_to_compile(options: dict[str, Any]) -> None:
     args = heads()
@@ -221,6 +225,7 @@ def test_behind_dynamo_too() -> None:
     torch.compiler.reset()
 
 
+@pytest.mark.rotates
 def test_symbolic_sizes_stay_symbols_behind_dynamo() -> None:
     seen: list[Compiled] = []
     torch.compiler.reset()

@@ -147,6 +147,7 @@ def compiled() -> Compiled:
     return found
 
 
+@pytest.mark.rotates
 def test_every_kernel_of_forward_and_backward_is_timed_where_it_runs() -> None:
     found = compiled()
     assert [kernel.time_us for kernel in found.target().kernels] == [None] * len(found.target().kernels)
@@ -262,6 +263,7 @@ def test_events_are_those_of_the_gpu_that_the_wrapper_enters(monkeypatch: pytest
     assert events.asked == [*within[0], *within[1], "record", "record", ("wait", 1), "elapsed"]
 
 
+@pytest.mark.rotates
 def test_kernels_of_code_that_inductor_finds_in_its_own_cache_have_their_nodes() -> None:
     found: list[Compiled] = []
     hits = counters["inductor"]["fxgraph_cache_hit"]

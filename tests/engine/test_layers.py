@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -96,6 +97,7 @@ def between() -> Compiled:
     return compile_direct(Between(), (torch.randn(4, 8),), {}, CompileOptions(backend="inductor"))
 
 
+@pytest.mark.rotates
 def test_between_two_layers_of_one_forward_is_neither() -> None:
     found = between()
     assert found.joint.before_passes is not None  # the passes changed the program

@@ -44,6 +44,7 @@ def wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompileOptions:
     return CompileOptions(cos_is_sin)
 
 
+@pytest.mark.rotates
 def test_small_script_differs_by_itself(wrong: CompileOptions, tmp_path: Path) -> None:
     torch.manual_seed(0)
     checked = check_function(wrong, layer, (leaf(4, 4), leaf(4, 4), plain(6, 4)), {})

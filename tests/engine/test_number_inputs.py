@@ -123,6 +123,7 @@ def test_a_number_that_does_not_fit_is_refused_by_the_compilation() -> None:
     assert given.kind == "SymInt"
 
 
+@pytest.mark.rotates
 def test_inductor_serves_many_numbers() -> None:
     options = aotlens.CompileOptions(dynamic=True)
     for name in ("slice", "row", "factor", "result"):
@@ -142,6 +143,7 @@ def test_a_number_in_brackets_within_a_loop() -> None:
             torch.testing.assert_close(call(x, number), loop(x, number))
 
 
+@pytest.mark.rotates
 def test_a_backward_that_gets_a_number_made_of_a_changing_one() -> None:
     """Inductor's code named the symbol, which no input of the backward had alone."""
 

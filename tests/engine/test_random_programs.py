@@ -19,6 +19,7 @@ from tests.random_programs.writing import write
 pytestmark = pytest.mark.filterwarnings("ignore")  # programs warn as eager warns
 
 
+@pytest.mark.rotates
 @settings(
     max_examples=30,
     derandomize=True,
@@ -52,6 +53,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> int:
     return 8
 
 
+@pytest.mark.rotates
 def test_program_that_is_wrong_is_made_smaller_and_kept(
     monkeypatch: pytest.MonkeyPatch, small_chunks: int, tmp_path: Path
 ) -> None:
@@ -65,6 +67,7 @@ def test_program_that_is_wrong_is_made_smaller_and_kept(
     assert judge(kept).word == "as eager"
 
 
+@pytest.mark.rotates
 def test_same_seed_draws_the_same_programs(small_chunks: int, tmp_path: Path) -> None:
     rows = [Chunk(seed=3, number=1, folder=tmp_path).row() for _ in range(2)]
     assert rows[0] == rows[1]

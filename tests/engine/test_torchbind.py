@@ -140,6 +140,7 @@ def only_kept(x: Tensor, tasks: Any) -> Any:
     return (x * 2 + 1).sin().cos()
 
 
+@pytest.mark.rotates
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("function", [through_a_queue, through_operators, in_turns, only_kept])
 @pytest.mark.parametrize("wants_grad", [False, True])

@@ -88,6 +88,7 @@ def through_dynamo(function: Callable[..., Any], **options: Any) -> Callable[...
     return torch.compile(function, backend=dynamo_backend(CompileOptions(**options)))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_float_arguments_may_change(backend: str) -> None:
     compiled = through_dynamo(lambda x, temperature: (x / temperature).sin(), backend=backend)
@@ -96,6 +97,7 @@ def test_float_arguments_may_change(backend: str) -> None:
         torch.testing.assert_close(compiled(torch.ones(2), temperature), expected)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_constants_in_the_function(backend: str) -> None:
     def scaled(x: Tensor) -> Tensor:
@@ -121,6 +123,7 @@ def test_batch_norm_of_a_transposed_input_under_changing_sizes() -> None:
         torch.testing.assert_close(compiled(x), apply(x))
 
 
+@pytest.mark.rotates
 def test_a_backward_inside_a_compiled_function_is_not_traced_again(recwarn: pytest.WarningsRecorder) -> None:
     def train(x: Tensor, w: Tensor) -> Tensor:
         loss = (x * w).sin().sum()

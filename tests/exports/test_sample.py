@@ -62,6 +62,7 @@ def test_modules_with_symbolic_sizes(part: int, tmp_path: Path) -> None:
     assert len(names) > 20
 
 
+@pytest.mark.rotates
 def test_modules_with_inductor_s_kernels(tmp_path: Path) -> None:
     ask_the_processor()
     chosen = [program for program in PROGRAMS if program.name in WITH_INDUCTOR]

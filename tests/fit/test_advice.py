@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from aotlens.model.codec import loads
 from aotlens.model.edits import edited
 from tests.command import aotlens
@@ -41,6 +43,7 @@ def test_edits_for_a_target_are_tested_and_written(tmp_path: Path) -> None:
     assert again.step_peak_bytes == fit.plan.peak_bytes <= 0.75 * fit.step_peak_bytes
 
 
+@pytest.mark.rotates
 def test_a_target_below_the_parameters_says_how_close_it_gets(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     ended = aotlens("fit", "--target", "1KiB", "train.py", cwd=tmp_path)

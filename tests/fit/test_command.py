@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from aotlens.model.codec import loads
 from tests.command import aotlens
 from tests.fit.snapshot_files import failed_step, write
@@ -46,6 +48,7 @@ def test_a_script_runs_until_its_steps_repeat(tmp_path: Path) -> None:
     assert "2 0.0" not in ended.err.splitlines()  # the third step ends the script
 
 
+@pytest.mark.rotates
 def test_a_model_larger_than_the_machine_does_not_fit_a_gpu(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     ended = aotlens("fit", "--gpu", "h100", "train.py", str(40 << 20), cwd=tmp_path)

@@ -154,6 +154,7 @@ for step in range(9):
 """
 
 
+@pytest.mark.rotates
 def test_the_command_compares_a_snapshot_with_its_script(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     forward = [
@@ -203,6 +204,7 @@ for step in range(9):
 """
 
 
+@pytest.mark.rotates
 def test_the_edits_that_would_have_avoided_a_failure_are_tested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

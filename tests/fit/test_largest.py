@@ -170,6 +170,7 @@ train()
 """
 
 
+@pytest.mark.rotates
 def test_the_command_prints_the_formula(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAINING)
     ended = aotlens("fit", "--gpu", "t4", "--largest", "batch_size", "train.py", cwd=tmp_path)

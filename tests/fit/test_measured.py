@@ -41,6 +41,7 @@ def three_steps(name: str, rows: int) -> Iterator[None]:
     return steps
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("rows", [8, 512])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_prediction_is_within_5_percent_of_the_allocator(name: str, rows: int) -> None:
@@ -52,6 +53,7 @@ def test_prediction_is_within_5_percent_of_the_allocator(name: str, rows: int) -
     assert predicted == pytest.approx(peak_bytes(lambda: three_steps(name, rows)), rel=0.05)
 
 
+@pytest.mark.rotates
 @pytest.mark.skipif(not packs_half_products(), reason="this CPU computes products of float16 without oneDNN")
 @pytest.mark.parametrize(
     ("rows", "inner", "columns"), [(64, 20, 64), (64, 64, 3), (512, 33, 128), (8, 1024, 64), (16, 16, 16)]

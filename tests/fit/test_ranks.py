@@ -35,6 +35,7 @@ WEIGHT, HEAD = 4 * 256 * 256, 4 * 256 * 10
 """Bytes of a whole weight of a layer and of the head, in f32."""
 
 
+@pytest.mark.rotates
 def test_fsdp2_on_two_ranks_of_eight(tmp_path: Path) -> None:
     """The head has 10 rows: rank 0 has two of them, and rank 7 none, but FSDP2 pads its shard to two."""
     (tmp_path / "train.py").write_text(SHARDED)

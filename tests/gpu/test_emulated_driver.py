@@ -16,6 +16,7 @@ def found() -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.rotates
 def test_the_warm_server_leaves_the_driver_alone_for_its_children(found: dict[str, Any]) -> None:
     """They count the GPUs themselves."""
     assert found["asked"] == []

@@ -43,6 +43,7 @@ def _nothing_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aotlens.codegen.gpu.child_processes._start", refuse)
 
 
+@pytest.mark.rotates
 def test_the_same_rows_without_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(64, 32, requires_grad=True)
     first = _target(scaled, x)
@@ -53,6 +54,7 @@ def test_the_same_rows_without_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.gpu_assumptions == first.gpu_assumptions
 
 
+@pytest.mark.rotates
 def test_entries_that_are_damaged_or_fit_no_record_are_made_again(folder: Path) -> None:
     x = torch.randn(8)
     first = _target(scaled, x)

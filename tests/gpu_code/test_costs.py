@@ -138,6 +138,7 @@ def _traffic(kernel: Kernel) -> tuple[int | None, int | None, int | None]:
     return kernel.bytes_read, kernel.bytes_written, kernel.flops
 
 
+@pytest.mark.rotates
 def test_a_kernel_stands_at_its_costliest_line_first(rows: dict[str, Rows]) -> None:
     several = [kernel for row in rows.values() for kernel in row.kernels if len(kernel.spans) > 1]
     assert {len({span.line for span in kernel.spans}) > 1 for kernel in several} == {True, False}

@@ -49,6 +49,7 @@ def test_results_come_back_in_any_order() -> None:
     assert _all(*jobs, at_once=2) == {f"{number}": [number**2, number**3] for number in range(5)}
 
 
+@pytest.mark.rotates
 def test_what_fails_leaves_the_others() -> None:
     found = _all(
         _job("division", lambda: [1 // 0]),

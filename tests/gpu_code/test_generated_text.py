@@ -69,6 +69,7 @@ def parts() -> Any:
     return compile_direct(Sample(), (torch.randint(50, (32,)),), {}, options).parts
 
 
+@pytest.mark.rotates
 @pytest.mark.skipif(not torch.__version__.startswith(TORCH), reason=f"texts are those of torch {TORCH}")
 @pytest.mark.parametrize(
     ("sm", "name"),

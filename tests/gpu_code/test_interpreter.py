@@ -52,6 +52,7 @@ def rewriting(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
     monkeypatch.setattr(interpreted, "lower_to_run", lowered)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -104,6 +105,7 @@ class Mlp(nn.Module):
         return hidden
 
 
+@pytest.mark.rotates
 def test_a_module_that_drops_out_and_keeps_statistics() -> None:
     found = verified(Mlp(), torch.randn(8, 16))
     assert found.ok, found.summary()
@@ -215,6 +217,7 @@ losses = [compiled(torch.randn(3, 6, device="cuda")).sum() for _ in range(2)]
 """
 
 
+@pytest.mark.rotates
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
 def test_the_targets_of_a_script(tmp_path: Path) -> None:
     script = tmp_path / "script.py"

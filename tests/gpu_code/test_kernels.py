@@ -34,6 +34,7 @@ def scaled_softmax(x: Tensor) -> Tensor:
     return (x * 0.5).softmax(-1)
 
 
+@pytest.mark.rotates
 def test_source_of_a_softmax(golden: Golden) -> None:
     (kernel,) = target_of(scaled_softmax, torch.randn(64, 128)).kernels
     body = kernel.source[kernel.source.index("@triton.jit") :]
@@ -55,6 +56,7 @@ class Mlp(nn.Module):
         return self.second(self.norm(functional.gelu(self.first(x))))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("gpu", "sm"), [("a100", "sm_80"), ("sm_90", "sm_90")])
 def test_forward_and_backward_of_an_mlp(gpu: str, sm: str) -> None:
     target = target_of(Mlp(), torch.randn(32, 64), gpu=gpu)
@@ -80,6 +82,7 @@ def test_forward_and_backward_of_an_mlp(gpu: str, sm: str) -> None:
     }
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("dtype", "op"), [(torch.bfloat16, "flash"), (torch.float32, "efficient")])
 def test_attention_is_the_one_that_a_gpu_takes(dtype: torch.dtype, op: str) -> None:
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -110,6 +113,7 @@ def test_an_attention_that_the_cpu_records_in_its_steps_is_told_with_its_line() 
     assert found[0.0] == []
 
 
+@pytest.mark.rotates
 def test_of_symbolic_sizes_the_grid_is_the_example_s() -> None:
     target = target_of(scaled_softmax, torch.randn(64, 128), dynamic=True)
     config = target.kernels[0].configs[0]
@@ -136,6 +140,7 @@ def test_launches_are_read_with_their_arguments() -> None:
     assert (launch.arguments, launch.is_example) == (("buf0", inside, "14", "7", "u0"), True)
 
 
+@pytest.mark.rotates
 def test_dropout_draws_on_the_gpu() -> None:
     def dropped(x: Tensor) -> Tensor:
         return functional.dropout(x, 0.5).relu()
@@ -144,6 +149,7 @@ def test_dropout_draws_on_the_gpu() -> None:
     assert "triton_helpers.rand" in "".join(kernel.source for kernel in target.kernels)
 
 
+@pytest.mark.rotates
 def test_a_kernel_that_triton_refuses_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(kernel: KernelSource) -> Any:
         if kernel.phase == "forward":
@@ -183,6 +189,7 @@ def test_what_inductor_cannot_lower_leaves_the_rest_of_the_report(monkeypatch: p
     assert target.outputs
 
 
+@pytest.mark.rotates
 def test_both_branches_of_a_condition() -> None:
     def either(x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
@@ -192,6 +199,7 @@ def test_both_branches_of_a_condition() -> None:
     assert [kernel.error for kernel in target.kernels] == [""] * 3
 
 
+@pytest.mark.rotates
 def test_a_backward_that_computes_nothing_has_no_kernels() -> None:
     target = target_of(lambda x: x + torch.rand_like(x), torch.randn(8, 8, requires_grad=True))
     assert target.gpu_error == ""
@@ -219,6 +227,7 @@ def test_text_of_the_kernels(golden: Golden) -> None:
     golden("gpu_code/mlp_kernels.txt", names.replace(" · occupancy limited by registers", ""))
 
 
+@pytest.mark.rotates
 def test_this_process_knows_of_no_gpu() -> None:
     target_of(scaled_softmax, torch.randn(64, 128))
     assert torch.cuda.is_available() == MACHINE_HAS_A_GPU

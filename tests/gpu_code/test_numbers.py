@@ -20,6 +20,7 @@ SAMPLE = (
 """One of each kind: what the wrapper does, what kernels compute, draws, the user's own operators, sizes."""
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_program_agrees(name: str) -> None:
     verdict = judged(name, "sm_90")

@@ -69,6 +69,7 @@ def test_no_answer_about_devices_is_remembered() -> None:
     assert has_triton() == before
 
 
+@pytest.mark.rotates
 def test_code_for_the_cpu_is_the_same_before_and_after() -> None:
     before_code, before = _on_the_cpu()
     with offline_gpu(TARGET):

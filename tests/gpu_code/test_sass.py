@@ -31,6 +31,7 @@ def cubins(request: pytest.FixtureRequest) -> dict[str, bytes]:
     return {name: kernel.cubin for (_, name), kernel in made.kernels.items()}
 
 
+@pytest.mark.rotates
 def test_kernels_together_read_as_each_by_itself(
     cubins: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

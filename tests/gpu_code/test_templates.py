@@ -54,6 +54,7 @@ def test_a_product_from_a_template_with_all_its_choices() -> None:
     assert ASSUMED in target.gpu_assumptions
 
 
+@pytest.mark.rotates
 def test_a_convolution_from_a_template() -> None:
     def convolved(x: Tensor, weight: Tensor) -> Tensor:
         return functional.conv2d(x, weight, padding=1)

@@ -109,6 +109,7 @@ def _line(function: Callable[..., Any]) -> int:
     return function.__code__.co_firstlineno + 1
 
 
+@pytest.mark.rotates
 def test_a_sort_between_elementwise_work(rows: dict[str, Rows]) -> None:
     (found,) = _found(rows, "sorted_between")
     assert (found.code, found.severity) == ("AL604", "information")

@@ -89,6 +89,7 @@ def norms_of_whole_rows(x: Tensor) -> Tensor:
     return narrow
 
 
+@pytest.mark.rotates
 def test_what_does_not_fit_into_registers_is_told_at_the_launch() -> None:
     options = CompileOptions("eager", gpu="h100")
     found = compile_direct(norms_of_whole_rows, (torch.empty(ROWS, 8192),), {}, options).target()
@@ -163,6 +164,7 @@ def leaves(device: str = "cpu") -> tuple[Tensor, Tensor]:
     return x, weight
 
 
+@pytest.mark.rotates
 def test_launches_by_python_itself_are_recorded_forward_and_backward() -> None:
     target = compile_direct(both_ways, leaves(), {}, CompileOptions("eager", gpu="h100")).target()
     found = [kernel for kernel in target.kernels if kernel.name.startswith("tripling")]

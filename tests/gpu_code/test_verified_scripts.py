@@ -58,6 +58,7 @@ class Net(nn.Module):
             return found.square().mean()
 
 
+@pytest.mark.rotates
 def test_half_precision_is_judged_by_double_precision() -> None:
     """Gradients that cancel out (a bias before a batch norm) are as near to it as eager's."""
     torch.manual_seed(0)

@@ -132,6 +132,7 @@ def test_the_mask_of_a_dropout_is_one_for_forward_and_backward() -> None:
     torch.testing.assert_close((forward * gradient).sum(), (of_value * tensors[2]).sum())
 
 
+@pytest.mark.rotates
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
 def test_flex_attention_compiled_by_itself() -> None:
     """Its block mask is made under `vmap`, its functions make tensors on the GPU, and torch's backward asks

@@ -150,6 +150,7 @@ def test_a_gpu_that_is_asked_for(client: WorkerClient, tmp_path: Path, line: str
     )
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("fake", [False, True])
 def test_a_script_on_a_gpu(client: WorkerClient, tmp_path: Path, fake: bool) -> None:
     pytest.importorskip("triton", reason="code for a GPU needs Triton")
@@ -191,6 +192,7 @@ def test_the_script_s_own_error_is_told_at_its_line(
     assert "aotlens/" not in failure.traceback
 
 
+@pytest.mark.rotates
 def test_a_decoder_wider_than_this_test_may_be() -> None:
     """Two layers of full width: 1.3 GB of parameters, and as much again for gradients, in 0.6 GB at most."""
     code = (

@@ -117,6 +117,7 @@ def test_autocast_casts_as_on_a_gpu() -> None:
     assert not torch.is_autocast_enabled("cpu")
 
 
+@pytest.mark.rotates
 def test_kernels_are_generated_for_what_is_on_the_gpu_and_the_report_says_so() -> None:
     pytest.importorskip("triton", reason="code for a GPU needs Triton")
     with emulating("h100", fake=False):

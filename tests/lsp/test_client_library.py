@@ -173,6 +173,7 @@ async def _commands(client: Recorder, found: dict[str, Any]) -> None:
     found["diagnostics at last"] = client.told[types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS][-1]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("transport", ["stdio", "tcp"])
 def test_every_answer_over(transport: str, golden: Golden) -> None:
     async def session() -> dict[str, Json]:

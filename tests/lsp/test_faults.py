@@ -59,6 +59,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_script_is_one_message_at_its_line(
     client: StrictClient, tmp_path: Path, fault: str
@@ -123,6 +124,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
     assert holds()
 
 
+@pytest.mark.rotates
 def test_a_tracing_process_that_is_killed_is_replaced(process: Process, tmp_path: Path) -> None:
     client, pid, mark = process.client, process.popen.pid, len(process.client.received)
     running = tmp_path / "running"
@@ -143,6 +145,7 @@ def test_a_tracing_process_that_is_killed_is_replaced(process: Process, tmp_path
     assert (next_answer["targets"], said, found) == (["f"], [], [])
 
 
+@pytest.mark.rotates
 def test_a_client_that_leaves_a_tcp_session_during_a_trace_leaves_no_process(tmp_path: Path) -> None:
     mark = tmp_path / "running"
     path = tmp_path / "endless.py"
@@ -164,6 +167,7 @@ def test_a_client_that_leaves_a_tcp_session_during_a_trace_leaves_no_process(tmp
         wait_until(lambda: not any(map(alive, started)))
 
 
+@pytest.mark.rotates
 def test_a_tracing_process_that_says_nothing_is_ended(tmp_path: Path) -> None:
     """The real client over a process that reads requests and answers none."""
     path = tmp_path / "script.py"

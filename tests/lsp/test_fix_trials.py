@@ -51,6 +51,7 @@ def actions(client: StrictClient, uri: str, line: int) -> dict[str, Json]:
     return {action["title"]: action for action in client.request("textDocument/codeAction", params)}
 
 
+@pytest.mark.rotates
 def test_fixes_that_passed_are_quick_fixes_until_an_edit(client: StrictClient, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(TWO_BREAKS)
@@ -91,6 +92,7 @@ def test_fixes_that_passed_are_quick_fixes_until_an_edit(client: StrictClient, t
     assert run(client, "aotlens.tryFixes", uri)["failure"] == "refused"
 
 
+@pytest.mark.rotates
 def test_a_cancelled_run_leaves_no_process(tmp_path: Path) -> None:
     with Process(*REAL, "--stdio") as process:
         process.client.initialize(ROOT)

@@ -92,6 +92,7 @@ def shown(client: StrictClient, uri: str) -> Hints:
     return {(one["position"]["line"], one["position"]["character"], one["label"]) for one in hints}
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_nothing_is_shown_where_it_does_not_belong(encoding: Encoding) -> None:
     random, undo = Random(7), list[tuple[str, list[Origin]]]()

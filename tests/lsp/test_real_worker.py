@@ -210,6 +210,7 @@ def test_an_endless_script_is_cancelled_and_the_next_trace_works(
     assert targets(client, aliasing, "view_of_input") == ["view_of_input"]
 
 
+@pytest.mark.rotates
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads processes from /proc")
 @pytest.mark.parametrize("how", ["closed pipe", "killed"])
 def test_a_client_that_goes_during_a_trace_leaves_no_process(how: str, tmp_path: Path) -> None:

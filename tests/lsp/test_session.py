@@ -288,6 +288,7 @@ def test_unsaved_changes_are_traced_as_they_were_saved(client: StrictClient) -> 
     assert lines == [21, 22]
 
 
+@pytest.mark.rotates
 def test_a_long_file_and_a_big_report(client: StrictClient, tmp_path: Path) -> None:
     script = tmp_path / "long.py"
     script.write_text("# aotlens: example f32[2]\ndef f(x):\n    return x\n" + "y = 1\n" * 20_000)

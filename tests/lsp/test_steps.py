@@ -114,6 +114,7 @@ def actions(client: StrictClient, uri: str, line: int) -> dict[str, Json]:
     return {action["title"]: action for action in client.request("textDocument/codeAction", params)}
 
 
+@pytest.mark.rotates
 def test_tested_edits_are_actions_at_the_step_until_the_file_changes(
     client: StrictClient, tmp_path: Path
 ) -> None:

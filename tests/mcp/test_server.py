@@ -97,6 +97,7 @@ def test_a_session_over_stdin_and_stdout(tmp_path: Path) -> None:
     assert answers["what-if"]["targets"][0]["changes"][0]["change"] == "recompute:hidden"
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_the_server_introduces_itself_to_new_and_old_clients(tmp_path: Path, mode: str) -> None:
     async def use(client: Client) -> tuple[str, str, str | None]:
@@ -176,6 +177,7 @@ def test_why_ends_a_script_at_the_limit(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.rotates
 @pytest.mark.skipif(not Path("/proc").exists(), reason="/proc says whether a process has ended")
 def test_why_ends_what_the_script_leaves_running(tmp_path: Path) -> None:
     (tmp_path / "daemon.py").write_text(DAEMON)

@@ -63,6 +63,7 @@ def saved(target: Target) -> int:
     return target.partition.saved_bytes
 
 
+@pytest.mark.rotates
 def test_the_fix_of_the_example_saves_what_it_says_and_computes_the_same(tmp_path: Path) -> None:
     path = tmp_path / "train_gpt_fixed.py"
     shutil.copy(EXAMPLES / "train_gpt.py", path)

@@ -112,6 +112,7 @@ def test_float64_that_comes_in_by_a_constant() -> None:
     assert spares(target_of(function, leaf(64, 64))) == [("precision", 16384)]
 
 
+@pytest.mark.rotates
 def test_long_chains() -> None:
     def function(x: Tensor) -> Tensor:
         x = x * torch.ones(8, dtype=torch.float64)

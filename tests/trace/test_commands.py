@@ -6,6 +6,8 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.command import aotlens, python
 from tests.trace.log_text import ARTIFACT, compiled, record
 
@@ -36,6 +38,7 @@ def with_unknown_kinds(folder: Path) -> Path:
     return log
 
 
+@pytest.mark.rotates
 def test_unknown_kinds_of_records_are_listed_in_every_format(tmp_path: Path) -> None:
     log = with_unknown_kinds(tmp_path)
     short = aotlens("inspect", log).out

@@ -13,6 +13,7 @@ from scripts.trace_agreement import SAVED, Agreement, added, compare, log_report
 LOGS = Path(__file__).parent / "logs"
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("program", "count", "differing"),
     [

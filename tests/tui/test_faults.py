@@ -51,6 +51,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     yield from new_terminal(tmp_path)
 
 
+@pytest.mark.rotates
 @needs_proc
 @needs_tmux
 def test_a_script_that_hangs_and_a_worker_that_is_killed_are_one_key_from_another_try(
@@ -78,6 +79,7 @@ def test_a_script_that_hangs_and_a_worker_that_is_killed_are_one_key_from_anothe
     until(lambda: not marked(mark))
 
 
+@pytest.mark.rotates
 def test_a_saved_report_needs_no_torch_no_engine_and_no_code_of_the_user(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     report.write_text(dumps(sample_report()), encoding="utf-8")

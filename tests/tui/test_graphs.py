@@ -1,5 +1,6 @@
 """The stages one at a time, the graphs that run, and the drawing of a node's neighbours."""
 
+import pytest
 from textual.pilot import Pilot
 
 from aotlens.view.tabs.drawn_graph.drawing import Neighbour, draw
@@ -137,6 +138,7 @@ def test_a_node_is_drawn_between_what_it_reads_and_who_reads_it() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_enter_walks_the_drawing_and_backspace_walks_back() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")

@@ -52,6 +52,7 @@ def test_tab_goes_through_the_panes_and_back() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_slash_filters_rows_and_escape_brings_them_back() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4", "slash", *"aten.mul", "enter")
@@ -134,6 +135,7 @@ def test_question_mark_lists_the_keys_of_the_pane() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_the_line_of_keys_hides_none_on_a_narrow_screen_and_takes_clicks() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         bar = app.workbench.query_one(KeyBar)

@@ -31,6 +31,7 @@ def report() -> Report:
     return build_report(open_trace(LOGS / "net-inductor"), "test")
 
 
+@pytest.mark.rotates
 def test_every_tab_shows_a_report_from_a_log(report: Report) -> None:
     seen: list[str] = []
 

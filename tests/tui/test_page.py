@@ -143,6 +143,7 @@ def test_every_tab_search_targets_and_dark(tmp_path: Path) -> None:
     assert summary.startswith("inference")
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_many_nodes_draw_what_is_seen_only(tmp_path: Path) -> None:
     script = """
@@ -162,6 +163,7 @@ def test_many_nodes_draw_what_is_seen_only(tmp_path: Path) -> None:
     assert 3900 < selected < 4100
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_the_example_from_the_command_line(tmp_path: Path) -> None:
     words = ("--repeat-limit", "0.2", "--format", "html", "-o", tmp_path / "gpt.html")

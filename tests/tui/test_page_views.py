@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from aotlens.model.report import Report, Stage, StageNode, Target
 from aotlens.render.html.build import html_page
 from tests.report.sample import sample_report, training_target
@@ -172,6 +174,7 @@ def test_the_table_shows_what_the_drawing_selected(tmp_path: Path) -> None:
     assert in_browser(layered_page(), script, tmp_path, "#Block/graphs/forward/gelu_3") == [True, True]
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_thousands_of_nodes_are_folded_or_limited(tmp_path: Path) -> None:
     """The sample's further nodes fold by line; with every line opened they are more than are drawn."""
@@ -189,6 +192,7 @@ def test_thousands_of_nodes_are_folded_or_limited(tmp_path: Path) -> None:
     assert note.startswith("400 of 5017 drawn")
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_charts_have_axes_and_marks(tmp_path: Path) -> None:
     script = """
@@ -211,6 +215,7 @@ def test_charts_have_axes_and_marks(tmp_path: Path) -> None:
     assert address.startswith("#Block/memory/curve/")
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_stages_show_changes_and_program(tmp_path: Path) -> None:
     script = """

@@ -32,6 +32,7 @@ def test_each_character_takes_as_many_cells() -> None:
     assert plain("größe 🙂 → │›•▌…") == "gro?e ?? > |>*#~"
 
 
+@pytest.mark.rotates
 def test_every_tab_is_drawn_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANG", "C")
     monkeypatch.delenv("LC_ALL", raising=False)

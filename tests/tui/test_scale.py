@@ -25,6 +25,7 @@ def large() -> Report:
     return sample_report(nodes=NODES)
 
 
+@pytest.mark.rotates
 def test_a_page_of_a_long_table_makes_a_page_of_rows(large: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     cells = graph.node_cells

@@ -64,6 +64,7 @@ async def frame(page: aiohttp.ClientSession, served: Served, shown: str) -> str:
     return got.decode("utf-8", "replace")
 
 
+@pytest.mark.rotates
 @needs_proc
 def test_the_page_and_the_first_frame_reach_a_browser_and_nothing_stays_behind(served: Served) -> None:
     async def visit() -> None:

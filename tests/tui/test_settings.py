@@ -121,6 +121,7 @@ def test_the_footer_shows_the_keys_of_the_focused_pane() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("theme", ["nord", "gruvbox", "textual-light", "textual-ansi", "ansi-dark"])
 def test_every_theme_of_textual_draws_the_app(theme: str) -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from textual.events import Resize
 from textual.geometry import Size
 from textual.pilot import Pilot
@@ -25,6 +26,7 @@ async def drag(app: AotlensApp, pilot: Pilot[int], start: tuple[int, int], end: 
     await settle(pilot)
 
 
+@pytest.mark.rotates
 def test_the_border_is_dragged_from_either_side() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         width, _ = left(app)
@@ -51,6 +53,7 @@ def test_the_line_between_stacked_panes_is_dragged() -> None:
     drive(scenario, size=NARROW)
 
 
+@pytest.mark.rotates
 def test_keys_move_it_to_its_limits_and_zoom_stays_whole() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("greater_than_sign")

@@ -4,6 +4,7 @@ import queue
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 
 from aotlens.model.failure import Failure
@@ -159,6 +160,7 @@ def test_a_saved_report_shows_its_step_and_cannot_run() -> None:
     drive(without)
 
 
+@pytest.mark.rotates
 def test_the_command_gives_the_result_of_a_script(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit('no data')\n")
     answers: queue.Queue[object] = queue.Queue()

@@ -54,6 +54,7 @@ def test_a_saved_report_in_a_terminal(terminal: Terminal, tmp_path: Path) -> Non
     quit_leaves_it_clean(terminal)
 
 
+@pytest.mark.rotates
 def test_the_gpt_is_traced_in_a_terminal(terminal: Terminal, tmp_path: Path) -> None:
     """With few steps: of an endless training, the app waits 10 s for other targets."""
     script = tmp_path / "train_gpt.py"
@@ -75,6 +76,7 @@ def _with_few_steps(example: Path) -> str:
     return source
 
 
+@pytest.mark.rotates
 @needs_proc
 @pytest.mark.parametrize(
     ("sent", "code"),

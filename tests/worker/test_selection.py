@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
@@ -212,6 +213,7 @@ def test_each_file_says_how_it_is_used(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.rotates
 def test_totals_while_selecting_come_from_the_graphs_in_memory(tmp_path: Path) -> None:
     script = tmp_path / "net.py"
     script.write_text(SCRIPT + '    print("ran")\n')

@@ -113,6 +113,7 @@ def test_os_exit(client: WorkerClient, script: Path) -> None:
     assert "exit code 3 (os._exit" in failure_of(got)[1]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_megabytes_of_output_keep_head_and_tail(client: WorkerClient, script: Path, stream: str) -> None:
     got = answer(
@@ -147,6 +148,7 @@ def test_endless_loop_says_where_it_was(client: WorkerClient, script: Path) -> N
     )
 
 
+@pytest.mark.rotates
 def test_a_script_that_ignores_every_signal_is_stopped(client: WorkerClient, script: Path) -> None:
     source = """\
         import signal

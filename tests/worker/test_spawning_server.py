@@ -47,6 +47,7 @@ def test_a_report_with_progress_and_output(client: WorkerClient, script: Path) -
     assert [event.stage for event in seen] == ["import", "run"]
 
 
+@pytest.mark.rotates
 def test_failures_read_as_those_of_the_other_server(client: WorkerClient, script: Path) -> None:
     assert failure_of(answer(client, script, "x = (\n"))[0] == "syntax"
     assert failure_of(answer(client, script, "1 / 0\n"))[:2] == (
@@ -62,6 +63,7 @@ def test_failures_read_as_those_of_the_other_server(client: WorkerClient, script
     )
 
 
+@pytest.mark.rotates
 def test_an_endless_loop_says_where_it_was(client: WorkerClient, script: Path) -> None:
     source = "def spin():\n    while True:\n        pass\n\nspin()\n"
     kind, message, line = failure_of(answer(client, script, source, time_limit_s=3.0))
@@ -69,6 +71,7 @@ def test_an_endless_loop_says_where_it_was(client: WorkerClient, script: Path) -
     assert f"ran longer than 3 s and was stopped; it was at {script}:{line} in `spin`" in message
 
 
+@pytest.mark.rotates
 def test_memory_and_output_are_limited(client: WorkerClient, script: Path) -> None:
     hog = "import time\nhog = bytearray(400 << 20)\nwhile True:\n    time.sleep(0.01)\n"
     assert failure_of(answer(client, script, hog, memory_limit_bytes=200 << 20))[0] == "memory"
@@ -196,6 +199,7 @@ def step(x):
 """
 
 
+@pytest.mark.rotates
 def test_a_trace_where_nothing_of_posix_is_there(tmp_path: Path) -> None:
     """The whole way, from the command to the report; 25 s, since each process loads torch."""
     done = _elsewhere(tmp_path, "inspect", "step.py")

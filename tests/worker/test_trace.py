@@ -305,6 +305,7 @@ def test_an_example_that_does_not_fit(client: WorkerClient, script: Path) -> Non
     )
 
 
+@pytest.mark.rotates
 def test_data_dependent_control_flow_names_the_line(client: WorkerClient, script: Path) -> None:
     source = "# aotlens: example f32[2]\ndef f(x):\n    if x.sum() > 0:\n        return x\n    return -x\n"
     answer = trace(client, script, source)
