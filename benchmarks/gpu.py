@@ -8,8 +8,8 @@ import argparse
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -71,6 +71,11 @@ def cases(size: Size) -> tuple[Case, ...]:
     images = (4 * size.batch, 3, size.image, size.image)
     return (
         Case(
+            f"pointwise chain, {size.chain:,} numbers",
+            lambda: Chain(size.chain),
+            lambda: (torch.randn(size.chain), torch.randn(size.chain)),
+        ),
+        Case(
             f"GPT, {size.layers} layers, width {size.width}",
             lambda: GPT(config),
             lambda: (torch.randint(VOCABULARY, tokens), torch.randint(VOCABULARY, tokens)),
@@ -79,11 +84,6 @@ def cases(size: Size) -> tuple[Case, ...]:
             f"conv net, {3 * size.blocks + 1} convolutions",
             lambda: ConvNet(size.blocks, 4 * 16),
             lambda: (torch.randn(images), torch.randint(10, images[:1])),
-        ),
-        Case(
-            f"pointwise chain, {size.chain:,} numbers",
-            lambda: Chain(size.chain),
-            lambda: (torch.randn(size.chain), torch.randn(size.chain)),
         ),
     )
 
@@ -208,11 +208,18 @@ def measure(case: Case, device: Device, rounds: int) -> list[tuple[Cell, ...]]:
 COLUMNS = ("case", "engine", "forward ms", "of peer", "step ms", "of peer", "first step s", "peak MiB")
 
 
-def table(device: Device, rounds: int) -> Table:
-    rows = [row for case in cases(device.size) for row in measured_or_failed(case, device, rounds)]
+def tables(device: Device, rounds: int) -> Iterator[Table]:
+    """Yield the table after each case, so that a run that is stopped has published what it measured."""
+    rows: list[tuple[Cell, ...]] = []
+    for number, case in enumerate(cases(device.size), 1):
+        rows += measured_or_failed(case, device, rounds)
+        yield _table(device, rounds, rows, number)
+
+
+def _table(device: Device, rounds: int, rows: list[tuple[Cell, ...]], case_count: int) -> Table:
     ours = [row for row in rows if row[1] == "aotlens"]
     within = all(float(share) <= TARGET for row in ours for share in (row[3], row[5]))
-    met = within and len(ours) == len(cases(device.size))
+    met = within and len(ours) == case_count
     where = torch.cuda.get_device_name() if device.name == "cuda" else "a CPU, small sizes: a trial"
     note = (
         f"Wall time of a forward without gradients, and of forward and backward, float32; median of {rounds}"
@@ -226,9 +233,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="steps on a GPU beside torch.compile", allow_abbrev=False)
     parser.add_argument("--rounds", type=int, default=7, help="turns for each contender")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--layers", type=int, help="of the GPT; fewer compile faster")
+    parser.add_argument("--blocks", type=int, help="of the conv net, three convolutions each")
     options = parser.parse_args()
+    size = TINY if options.device == "cpu" else GPU
+    size = replace(size, layers=options.layers or size.layers, blocks=options.blocks or size.blocks)
     if options.device == "cpu":
-        result = table(Device("cpu", TINY), options.rounds)
+        *_, result = tables(Device("cpu", size), options.rounds)
         for row in result.rows:
             Console().print("  ".join(map(show_cell, row)), highlight=False)
         Console().print(result.note, highlight=False)
@@ -236,7 +247,8 @@ def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("this benchmark needs a GPU")
     torch.set_float32_matmul_precision("high")
-    publish("gpu", [table(Device("cuda", GPU), options.rounds)])
+    for result in tables(Device("cuda", size), options.rounds):
+        publish("gpu", [result])
 
 
 if __name__ == "__main__":

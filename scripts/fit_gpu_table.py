@@ -14,9 +14,10 @@ import argparse
 import gc
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from scripts.marked_tables import write_table
 
 BEGIN, END = "<!-- written by scripts/fit_gpu_table.py -->", "<!-- end of the table of a GPU -->"
 RESULTS = ROOT / "benchmarks" / "results" / "fit-gpu.json"
-WORKERS = 6
+WORKERS = 12
 MOST_EVENTS = 1_000_000
 """Of the allocator's history."""
 RECIPES = "corpus/programs/recipes"
@@ -143,18 +144,34 @@ def main() -> int:
     options = parser.parse_args()
     if options.measure:
         measure = partial(compared, gpu=options.gpu, snapshots=options.snapshots)
-        rows = rows_of(measure, options.scripts or default_runs(), _line, WORKERS)
         machine, _ = in_fork(_machine)
-        results = {"machine": machine, "rows": [asdict(row) for row in rows]}
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        add = partial(Results(machine).of, measure=measure)
+        rows_of(add, options.scripts or default_runs(), _line, WORKERS)
     if options.write:
         results = json.loads(RESULTS.read_text(encoding="utf-8"))
         write_table(PAGE, BEGIN, END, table(results["machine"], [_row(row) for row in results["rows"]]))
     return 0
 
 
+@dataclass(slots=True)
+class Results:
+    """The rows so far, written after each: a machine may be lent for minutes only."""
+
+    machine: dict[str, str]
+    rows: list[GpuRow] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, run: str, measure: Callable[[str], GpuRow]) -> GpuRow:
+        row = measure(run)
+        with self.lock:
+            self.rows.append(row)
+            text = {"machine": self.machine, "rows": [asdict(row) for row in self.rows]}
+            RESULTS.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
+        return row
+
+
 def default_runs() -> tuple[str, ...]:
-    return (*EXAMPLES, *recipes(), *(LARGER_RUN + script for script in LARGER))
+    return (*(LARGER_RUN + script for script in LARGER), *EXAMPLES, *recipes())
 
 
 def job_of(run: str, gpu: str) -> FitJob:
@@ -197,6 +214,8 @@ def predicted(job: FitJob) -> Fit:
     end, report = fit_script(job)
     if end.failure is not None or report.fit is None:
         raise UserError(end.failure.message if end.failure is not None else "no report")
+    if report.incomplete:
+        raise UserError(report.incomplete)
     if report.fit.device != "cuda":
         raise UserError("it computes nothing on the GPU")
     return report.fit
@@ -295,7 +314,7 @@ def _recording(snapshot: Path | None) -> Iterator[None]:
     if snapshot is None:
         yield
         return
-    torch.cuda.memory._record_memory_history(context="all", stacks="python", max_entries=MOST_EVENTS)
+    torch.cuda.memory._record_memory_history(context="alloc", stacks="python", max_entries=MOST_EVENTS)
     yield
     snapshot.parent.mkdir(parents=True, exist_ok=True)
     torch.cuda.memory._dump_snapshot(str(snapshot))

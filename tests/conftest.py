@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -73,12 +74,22 @@ def _choose_linker(config: pytest.Config) -> None:
     The usual linker takes a third of the time to build a kernel, for the symbols of libtorch_cpu.
     """
     gold = shutil.which("ld.gold")
-    if gold is None or "COMPILER_PATH" in os.environ:
+    if gold is None or "COMPILER_PATH" in os.environ or not _finds_its_libraries():
         return
     folder = Path(tempfile.mkdtemp(prefix="aotlens-linker-"))
     (folder / "ld").symlink_to(gold)
     os.environ["COMPILER_PATH"] = str(folder)
     config.add_cleanup(lambda: shutil.rmtree(folder))
+
+
+def _finds_its_libraries() -> bool:
+    """Return True if the library of g++ is where it says: one that was moved tells only its own linker."""
+    words = ["g++", "-print-file-name=libstdc++.so"]
+    try:
+        answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError:
+        return False
+    return Path(answer.stdout.strip()).exists()
 
 
 def pytest_report_header(config: pytest.Config) -> str:

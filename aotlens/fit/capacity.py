@@ -15,7 +15,7 @@ MIB = 1 << 20
 CONTEXT_BYTES = 512 * MIB
 """The CUDA context and the kernels that torch's libraries load: an assumption, not a measurement."""
 RESERVE_BYTES = 256 * MIB
-"""Workspaces of cuBLAS and cuDNN, which the prediction does not cover: an assumption."""
+"""Workspaces of cuDNN and other libraries, which the prediction does not cover: an assumption."""
 
 
 def gpu_fit(allocations: Sequence[FitAllocation], gpu: str) -> GpuFit:

@@ -21,6 +21,7 @@ from aotlens.fit.collectives import Communication
 from aotlens.fit.fake_values import reading_without_values
 from aotlens.fit.graph_lines import GraphLines
 from aotlens.fit.job import FitJob
+from aotlens.fit.library_workspaces import LibraryWorkspaces
 from aotlens.fit.observer import Observer, observing_memory
 from aotlens.fit.other_phases import observing_saves
 from aotlens.fit.rank_process import acting_as_rank, observing_gathered_parameters
@@ -46,6 +47,7 @@ from aotlens.view.quantities import counted, human_bytes
 
 __all__ = ["fit_script", "main"]
 
+HOPPER = "sm_90"
 MOST_LINES = 3
 MOST_CHARACTERS = 80
 """Of an error's text in an assumption."""
@@ -79,7 +81,12 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
             communication = None if job.rank is None else Communication(job.world_size)
             graph_frames = GraphLines(collector.compiled).frames_at
             observer = Observer(watch.after_step, graph_frames, communication)
-            observer.work = WorkCounter(None if job.gpu is None else find_target(job.gpu))
+            target = None if job.gpu is None else find_target(job.gpu)
+            observer.work = WorkCounter(target)
+            if target is not None:
+                observer.workspaces = LibraryWorkspaces(target.sm == HOPPER)
+            elif torch.cuda.is_available():
+                observer.workspaces = LibraryWorkspaces(torch.cuda.get_device_capability() == (9, 0))
             if communication is not None:
                 stack.enter_context(observing_gathered_parameters(observer.parameter_gathered))
             observers.append(stack.enter_context(observing_memory(observer)))
@@ -160,7 +167,10 @@ def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Itera
         )
     if observer.other_phases.skipped_saves:
         yield "`torch.save` writes no file, because fake tensors have no values"
-    yield "working memory of kernels is counted by rules for torch's CPU kernels; that of a GPU's is not"
+    yield (
+        "working memory of kernels is counted by rules for torch's CPU kernels; of a GPU's libraries, only"
+        " what cuBLAS keeps is counted"
+    )
     if job.gpu is not None and not any(life.device == "cuda" for life in observer.lives):
         yield f"the script moves nothing to a GPU: its CPU tensors are counted as if they were on {job.gpu}"
 

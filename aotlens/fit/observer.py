@@ -26,6 +26,7 @@ from aotlens.build.kernel_memory import RULES, working_bytes
 from aotlens.capture.provenance.frames import user_frames
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.fit.collectives import Communication, OperatorCall
+from aotlens.fit.library_workspaces import LibraryWorkspaces
 from aotlens.fit.other_phases import OtherPhases
 from aotlens.fit.placeholders import READS_A_VALUE, Placeholders
 from aotlens.fit.storage_sizes import actual_bytes
@@ -98,6 +99,8 @@ class Observer(TorchDispatchMode):
         """
         super().__init__()
         self.communication = communication
+        self.workspaces: LibraryWorkspaces | None = None
+        """Of the GPU; None where none is there or emulated."""
         self._after_step = after_step
         self._graph_frames = graph_frames
         self.lives: list[StorageLife] = []
@@ -152,9 +155,13 @@ class Observer(TorchDispatchMode):
         if self._is_collective(func):
             self._communicate((func, args, kwargs or {}), result, frames)
         if getattr(getattr(func, "_schema", None), "name", None) in RULES:
-            self._record_working_memory(
-                Node("", func, _as_nodes(args), _as_nodes(kwargs or {}), result, ORIGIN), frames
-            )
+            node = Node("", func, _as_nodes(args), _as_nodes(kwargs or {}), result, ORIGIN)
+            if working := working_bytes(node):
+                life = self._record_internal("working memory", node.target, working, frames)
+                life.freed_at = self._tick()
+        if self.workspaces is not None and results and results[0].device.type == "cuda":
+            for size_bytes in self.workspaces.added_by(func, args, in_backward()):
+                self._record_internal("library workspace", str(func), size_bytes, frames, "cuda")
         return result
 
     def _is_collective(self, func: Any) -> bool:
@@ -305,16 +312,14 @@ class Observer(TorchDispatchMode):
         self.other_phases.storage_allocated(life)
         weakref.finalize(storage, self._free, storage._cdata, life).atexit = False
 
-    def _record_working_memory(self, node: Node, frames: Frames) -> None:
-        """Record memory that the operator's kernel allocates and frees before it returns."""
-        size_bytes = working_bytes(node)
-        if size_bytes:
-            life = StorageLife(
-                size_bytes, self._tick(), self._phase, node.target, frames, "", "cpu", kind="working memory"
-            )
-            life.freed_at = self._tick()
-            self.lives.append(life)
-            self.other_phases.storage_allocated(life)
+    def _record_internal(
+        self, kind: FitKind, op: str, size_bytes: int, frames: Frames, device: str = "cpu"
+    ) -> StorageLife:
+        """Record memory that no tensor owns, and return its lifetime."""
+        life = StorageLife(size_bytes, self._tick(), self._phase, op, frames, "", device, kind=kind)
+        self.lives.append(life)
+        self.other_phases.storage_allocated(life)
+        return life
 
     def _free(self, key: int, life: StorageLife) -> None:
         if life.freed_at is None:

@@ -24,9 +24,11 @@ FitKind = Literal[
     "communication",
     "other",
     "gathered parameter",
+    "library workspace",
 ]
 """The owner of an allocation: `working memory` is what a kernel allocates and frees again before it
-returns; a `gathered parameter` is a whole parameter that FSDP2 gathers from the ranks' shards."""
+returns; a `gathered parameter` is a whole parameter that FSDP2 gathers from the ranks' shards; a `library
+workspace` is what cuBLAS keeps once a thread has called it."""
 
 FitPhase = Literal["setup", "forward", "backward", "optimizer", "evaluation", "checkpoint saving"]
 """Part of a training loop: `setup` precedes the step; `optimizer` starts where the backward ends."""

@@ -32,7 +32,11 @@ def write_outcome(request: TraceRequest, trace: Trace, result_fd: int) -> None:
     outcome = _outcome_of(request, trace, result_fd)
     sys.stdout.flush()
     sys.stderr.flush()
-    write_all(result_fd, encode(outcome))
+    try:
+        line = encode(outcome)
+    except (TypeError, ValueError) as error:  # a fact that is no plain data
+        line = encode(_own_failure(request, error))
+    write_all(result_fd, line)
 
 
 def _outcome_of(request: TraceRequest, trace: Trace, result_fd: int) -> Outcome:
@@ -43,10 +47,14 @@ def _outcome_of(request: TraceRequest, trace: Trace, result_fd: int) -> Outcome:
 
     try:
         return trace(request, progress)
-    except Exception as error:  # noqa: BLE001 (every request gets an answer, whatever our fault is)
-        message = f"aotlens failed while tracing {request.path}: {type(error).__name__}: {error}"
-        failure = Failure("internal", message, traceback.format_exc(), file=request.path, exit_code=3)
-        return Outcome(None, failure)
+    except BaseException as error:  # noqa: BLE001 (every request gets an answer, whatever our fault is)
+        return _own_failure(request, error)
+
+
+def _own_failure(request: TraceRequest, error: BaseException) -> Outcome:
+    message = f"aotlens failed while tracing {request.path}: {type(error).__name__}: {error}"
+    failure = Failure("internal", message, traceback.format_exc(), file=request.path, exit_code=3)
+    return Outcome(None, failure)
 
 
 def use_standard_streams() -> None:

@@ -154,7 +154,15 @@ for step in range(9):
 """
 
 
+@pytest.fixture
+def no_workspaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshots that are made here have none."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":0:0")
+    monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "0")
+
+
 @pytest.mark.rotates
+@pytest.mark.usefixtures("no_workspaces")
 def test_the_command_compares_a_snapshot_with_its_script(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     forward = [
@@ -205,6 +213,7 @@ for step in range(9):
 
 
 @pytest.mark.rotates
+@pytest.mark.usefixtures("no_workspaces")
 def test_the_edits_that_would_have_avoided_a_failure_are_tested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -373,7 +373,7 @@ def _while_loop(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any
 
     def compute(*values: Any) -> tuple[Any, ...]:
         row = [
-            stacked.index_select(0, values[count].reshape(1)).squeeze(0)
+            stacked.index_select(0, values[count].reshape(1).to(stacked.device)).squeeze(0)
             for stacked in values[count + 2 : rest + 1]
         ]
         return (*body.run_with((*values[:count], *values[rest + 1 :]), row), values[count] + 1)

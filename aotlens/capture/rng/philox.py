@@ -71,6 +71,8 @@ class FunctionalRandom:
         self._graph_states: dict[bool, _GraphState] = {}
         self._states: list[tuple[Any, Any, Any]] = []
         """States that the function has read: the returned tensor, seed and offset."""
+        self._has_other_seed = False
+        """Whether the function has given the generator another seed."""
         self.device: torch.device | None = None
         """The device of the generator; None until a random operator is recorded."""
         self._seeding: Callable[[torch.device], None] | None = None
@@ -94,13 +96,14 @@ class FunctionalRandom:
         return state
 
     def set_state(self, state: Any, device: torch.device) -> bool:
-        """Continue from another state; return True if its seed may differ from the initial one."""
+        """Continue from another state; return True if its seed may differ from the generator's."""
         side = self._graph_state(device)
         for known, seed, offset in self._states:
             if known is state:
                 side.seed, side.offset = seed, offset
-                return False
+                return self._has_other_seed
         side.seed, side.offset = state.view(torch.int64).unbind()
+        self._has_other_seed = True
         return True
 
     def when_device_is_known(self, action: Callable[[torch.device], None]) -> None:

@@ -4,6 +4,7 @@ Invariant: every child is waited for, and ends with its parent; a child that end
 a failure.
 """
 
+import gc
 import os
 import pickle
 import signal
@@ -95,6 +96,7 @@ def _work(job: Job[Any], answers: Connection, parent: int) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         warnings.simplefilter("ignore")  # library warnings are not for the user, nor errors under -W
+        gc.freeze()  # releasing the parent's objects on a GPU would abort the process, which has no context
         try:
             for result in job.work():
                 answers.send_bytes(pickle.dumps([result]))

@@ -1,0 +1,70 @@
+"""What cuBLAS keeps counts once for each thread that calls it, in the peak and in what is reserved."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from aotlens.fit.child import fit_script
+from aotlens.fit.job import FitJob
+from aotlens.fit.library_workspaces import LibraryWorkspaces
+
+MIB = 1 << 20
+TRAINING = """
+import torch
+layer = torch.nn.Linear(512, 512, bias={bias}, device="{device}")
+optimizer = torch.optim.SGD(layer.parameters())
+for _ in range(3):
+    layer(torch.ones(256, 512, device="{device}")).sum().backward()
+    optimizer.step()
+"""
+
+
+def workspaces(tmp_path: Path, gpu: str, bias: bool = True, device: str = "cuda") -> list[tuple[str, int]]:
+    """Return the phase and bytes of each workspace."""
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING.format(bias=bias, device=device), encoding="utf-8")
+    end, report = fit_script(FitJob(str(script), gpu=gpu))
+    assert end.failure is None
+    assert report.fit is not None
+    kinds = {row.kind: row.bytes for row in report.fit.by_kind}
+    found = [
+        (each.span.file if each.span is not None else "", each.bytes)
+        for each in report.fit.allocations
+        if each.kind == "library workspace"
+    ]
+    assert sum(size for _, size in found) == kinds.get("library workspace", 0)
+    assert all(file.endswith("train.py") for file, _ in found)
+    return found
+
+
+def sizes(found: list[tuple[str, int]]) -> list[int]:
+    return [size for _, size in found]
+
+
+def test_forward_and_backward_have_their_own(tmp_path: Path) -> None:
+    """As the allocator's history on an H100 has it: the bias is added by cuBLASLt, in the forward alone."""
+    assert sizes(workspaces(tmp_path, "h100")) == [32 * MIB, MIB, 32 * MIB]
+    assert sizes(workspaces(tmp_path, "h100", bias=False)) == [32 * MIB, 32 * MIB]
+
+
+def test_other_gpus_and_settings_have_other_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sizes(workspaces(tmp_path, "a100")) == [8_519_680, MIB, 8_519_680]
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "2048")
+    assert sizes(workspaces(tmp_path, "h100")) == [32 * MIB, 2 * MIB, 32 * MIB]
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":0:0")
+    assert sizes(workspaces(tmp_path, "h100", bias=False)) == []
+
+
+def test_tensors_of_the_cpu_need_none(tmp_path: Path) -> None:
+    assert workspaces(tmp_path, "h100", device="cpu") == []
+
+
+def test_each_is_allocated_once() -> None:
+    kept = LibraryWorkspaces(is_hopper=False)
+    x = torch.zeros(2, 3)
+    product = (torch.ops.aten.mm.default, (x, x.t()), False)
+    assert len(list(kept.added_by(*product))) == 1
+    assert list(kept.added_by(*product)) == []
+    assert list(kept.added_by(torch.ops.aten.sin.default, (x,), True)) == []
