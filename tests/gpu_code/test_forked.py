@@ -1,5 +1,6 @@
 """Work in children: results, errors, crashes and limits come back as values, and no child stays."""
 
+import gc
 import os
 import signal
 import time
@@ -68,6 +69,36 @@ def test_what_fails_leaves_the_others() -> None:
         ],
         "two": [2],
     }
+
+
+class _Cyclic:
+    """Garbage that only a collection finds; on a GPU its release would end a forked process."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+    def __del__(self) -> None:
+        _RELEASED_BY.append(os.getpid())
+
+
+_RELEASED_BY: list[int] = []
+
+
+def _collect() -> list[list[int]]:
+    gc.collect()
+    return [[*_RELEASED_BY]]
+
+
+def test_a_child_releases_nothing_of_its_parent() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        _Cyclic()
+        assert _all(_job("collects", _collect), at_once=1) == {"collects": [[]]}
+        gc.collect()
+    finally:
+        gc.enable()
+    assert [os.getpid()] == _RELEASED_BY
 
 
 def test_a_reader_may_add_jobs() -> None:
