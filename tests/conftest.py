@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import share_server
 from tests.quarters import ALL, QUARTERS, Quarter, choose, named_files
 
 for _name, _value in {
@@ -20,7 +21,7 @@ for _name, _value in {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of compile processes
     "TORCHINDUCTOR_VEC_ISA_OK": "1",  # not probed: 13 s for each empty cache
     "TEXTUAL_ANIMATIONS": "none",
-    "TEXTUAL_FPS": "250",  # changes are drawn after 4 ms, for which each key press of a test waits
+    "TEXTUAL_FPS": "120",  # changes are drawn after 8 ms, for which key presses wait; 250 draws more
 }.items():
     os.environ.setdefault(_name, _value)
 os.environ["AOTLENS_CACHE_DIR"] = ""  # nothing is stored, except by tests that name a folder
@@ -66,6 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_CHOSEN] = chosen
     config.option.quarter = ALL if chosen.number is None else str(chosen.number)
     _choose_linker(config)
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        share_server()
 
 
 def _choose_linker(config: pytest.Config) -> None:

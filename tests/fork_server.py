@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -128,19 +129,26 @@ def main(listening: int, client: int) -> None:
                 running.leave(key.fd)
 
 
+COMMANDS = ("cli", "check", "fixes", "render", "session", "verify", "view")
+"""Our packages that commands load when they start, whole."""
+
+
 def _load() -> tuple[Any, Any]:
     """Import and exercise what commands use; return the worker's trace function and greeting."""
-
-    import aotlens.cli
     import lsp_server.server
     from aotlens.worker.warm_up import load
 
     assert lsp_server.server
-    importlib.import_module("torch._inductor.compile_fx")
-    importlib.import_module("torch._inductor.codegen.cpp")
-    for module in pkgutil.iter_modules(aotlens.cli.__path__, "aotlens.cli."):
-        importlib.import_module(module.name)
-    return load()
+    for name in ("rich.padding", "torch._inductor.compile_fx", "torch._inductor.codegen.cpp"):
+        importlib.import_module(name)
+    for name in COMMANDS:
+        package = importlib.import_module(f"aotlens.{name}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    warm = load()
+    for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
+        finalizer.atexit = False  # torch takes 60 ms to remove its 188 libraries, at the end of each command
+    return warm
 
 
 def _receive(connection: socket.socket) -> tuple[Request, list[int]]:

@@ -1,12 +1,15 @@
 """The client of the fork server: run `python WORDS…` in a fork of a process that has torch loaded.
 
-The server starts with the first command of a test process and ends with it.  Standard library only, without
-other modules of the tests: each worker's server that a command starts runs this file.
+The server starts with the first command of a test process, or with pytest for all test processes, and ends
+with the process that started it.  Standard library only, without other modules of the tests: each worker's
+server that a command starts runs this file.
 """
 
+import atexit
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -20,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 SOCKET = "AOTLENS_TESTS_FORK_SERVER"
-"""Names the server's socket to the commands that it runs."""
+"""Names the server's socket to the test processes and to the commands that it runs."""
 BOUND = "--bound"
 """Before Python's words: the command is killed with the process that started it."""
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,16 +38,23 @@ class Server:
 
     process: "subprocess.Popen[bytes]"
     path: str
+    pipe: int
+
+    def stop(self) -> None:
+        """End it and what it runs."""
+        os.close(self.pipe)
+        self.process.wait()
+        shutil.rmtree(Path(self.path).parent)
 
 
 @cache
 def server() -> Server:
-    """Return this process's server; forked children find it by its socket."""
+    """Return this process's server, and stop it at exit; forked children find it by its socket."""
     path = str(Path(tempfile.mkdtemp(prefix="aotlens-fork-")) / "socket")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen(64)
-        reading, writing = os.pipe()  # `writing` stays open until this process ends
+        reading, writing = os.pipe()
         os.set_inheritable(writing, False)
         program = f"from tests.fork_server import main; main({listening.fileno()}, {reading})"
         process = subprocess.Popen(
@@ -54,7 +64,18 @@ def server() -> Server:
             pass_fds=(listening.fileno(), reading),
         )
     os.close(reading)
-    return Server(process, path)
+    started = Server(process, path, writing)
+    atexit.register(started.stop)
+    return started
+
+
+def share_server() -> None:
+    """Start the server now, for all processes that this one starts."""
+    os.environ[SOCKET] = server().path
+
+
+def _server_path() -> str:
+    return os.environ.get(SOCKET) or server().path
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +111,7 @@ def start(
     path: str | None = None,
 ) -> Child:
     """Start `python WORDS…` on the three streams."""
-    path = path or server().path
+    path = path or _server_path()
     environment = {**(os.environ if env is None else env), SOCKET: path}
     folder = cwd or os.getcwd()
     body = {"words": words, "cwd": folder, "env": environment, "new_session": new_session, "bound": bound}
@@ -142,8 +163,7 @@ def bound_command(*words: str) -> tuple[str, ...]:
 
 
 def _relay_to_server(*words: str) -> tuple[str, ...]:
-    path = os.environ.get(SOCKET) or server().path
-    return (sys.executable, "-I", "-S", __file__, path, *words)
+    return (sys.executable, "-I", "-S", __file__, _server_path(), *words)
 
 
 class Forking(subprocess.Popen[Any]):
