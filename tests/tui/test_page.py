@@ -27,6 +27,9 @@ const tab = (title) => click(tabs().find((one) => one.textContent === title));
 const all = (where) => [...document.querySelectorAll(where)];
 const having = (where, text) => all(where).find((one) => one.textContent.includes(text));
 const wait = () => new Promise((done) => setTimeout(done, 60));
+const until = async (isTrue) => {  // the browser draws when it likes, also long after a wait
+  for (let turn = 0; turn < 70 && !isTrue(); turn++) await wait();
+};
 window.onerror = (message) => (document.body.dataset.error = message);
 const answer = (value) => (document.body.dataset.answer = JSON.stringify(value));
 """

@@ -93,7 +93,7 @@ def test_an_address_names_a_line_a_target_and_what_is_missing(tmp_path: Path) ->
 @needs_chromium
 def test_a_drawing_folds_layers_opens_and_finds(tmp_path: Path) -> None:
     script = """
-        await wait();
+        await until(() => all(".item").length);
         const items = () => all(".item").map((item) => item.querySelector(".name").textContent);
         const press = new MouseEvent("click", { bubbles: true });
         const pick = (text) => having(".item", text).dispatchEvent(press);
@@ -179,7 +179,7 @@ def test_the_table_shows_what_the_drawing_selected(tmp_path: Path) -> None:
 def test_thousands_of_nodes_are_folded_or_limited(tmp_path: Path) -> None:
     """The sample's further nodes fold by line; with every line opened they are more than are drawn."""
     script = """
-        await wait();
+        await until(() => all(".item").length);
         const folded = all(".item").length;
         const drawing = page.panel.drawing;
         drawing.block.boxes.forEach((box) => drawing.open.add(box));
@@ -187,7 +187,7 @@ def test_thousands_of_nodes_are_folded_or_limited(tmp_path: Path) -> None:
         answer([folded, all(".item").length, document.querySelector(".note").textContent]);
     """
     folded, opened, note = in_browser(sample_page(5000), script, tmp_path, "#Block/graphs/forward")
-    assert folded < 60
+    assert 0 < folded < 60
     assert opened == 400
     assert note.startswith("400 of 5017 drawn")
 
@@ -196,7 +196,7 @@ def test_thousands_of_nodes_are_folded_or_limited(tmp_path: Path) -> None:
 @needs_chromium
 def test_charts_have_axes_and_marks(tmp_path: Path) -> None:
     script = """
-        await wait();
+        await until(() => all(".chart.frontier text").length);
         const saved = all(".chart.frontier text").map((text) => text.textContent);
         tab("Memory");
         await wait();
