@@ -70,7 +70,6 @@ def _settle(pipes: WriteEnds, parent_pid: int) -> None:
     """Set up the process like that of an ordinary script, in its own group."""
     os.setsid()
     die_with_parent(parent_pid)
-    os.close(signal.set_wakeup_fd(-1))
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

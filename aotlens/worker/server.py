@@ -81,6 +81,8 @@ class Server(Requests):
         self._selector = selectors.DefaultSelector()
         self._open = True
         self._input = bytearray()
+        self._wakeup_in = -1
+        """The descriptor that a signal writes to."""
         adopt_orphans()
 
     def loop(self, reading: int) -> None:
@@ -118,6 +120,7 @@ class Server(Requests):
         os.set_blocking(wakeup_in, False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)  # its arrival wakes the loop
         signal.set_wakeup_fd(wakeup_in, warn_on_full_buffer=False)
+        self._wakeup_in = wakeup_in
         self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
 
     def _start(self, request: TraceRequest) -> None:
@@ -170,6 +173,8 @@ class Server(Requests):
 
     def _forget(self, readers: Iterable[Pipe]) -> None:
         """Close, in the child, what belongs to the server, so that its client and its jobs see their ends."""
+        signal.set_wakeup_fd(-1)  # from Python 3.12 on, asyncio has done so in each child
+        os.close(self._wakeup_in)
         for pipe in readers:
             os.close(pipe.fd)
         for key in self._selector.get_map().values():
