@@ -196,6 +196,16 @@ import torch
 # aotlens: example f32[8, 4] grad
 def step(x):
     return x.tanh().sum()
+
+
+if __name__ == "__main__":
+    weight = torch.nn.Parameter(torch.ones(4, 4))
+    optimizer = torch.optim.SGD([weight], 0.1)
+    compiled = torch.compile(step)
+    for _ in range(6):
+        compiled(torch.ones(8, 4) @ weight).backward()
+        optimizer.step()
+        optimizer.zero_grad()
 """
 
 
@@ -206,6 +216,29 @@ def test_a_trace_where_nothing_of_posix_is_there(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "── step ──" in done.stdout
     assert "Saved for backward" in done.stdout
+
+
+@pytest.mark.rotates("all")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("run --backend eager step.py", "aotlens: 1 function"),
+        ("verify --backend eager step.py", "equal         step"),
+        ("why step.py", "Compile time"),
+        ("why --forecast step.py", "x.requires_grad: True → False"),
+        ("check step.py", "1 target of 1 file"),
+        ("diff step.py other.py", "forward sin = aten.sin.default"),
+        ("export step.py::step", "compiled ahead of time: forward and backward"),
+        ("fit step.py", "at the peak of step"),
+        ("doctor", "traces run in fresh processes"),
+    ],
+)
+def test_commands_where_nothing_of_posix_is_there(tmp_path: Path, words: str, expected: str) -> None:
+    """What docs/platforms.md says of Windows; 10 s each, since each process loads torch."""
+    (tmp_path / "other.py").write_text(SCRIPT.replace("tanh", "sin"))
+    done = _elsewhere(tmp_path, *words.split())
+    assert done.returncode == 0, done.stderr
+    assert expected in done.stdout + done.stderr
 
 
 def test_code_for_a_gpu_needs_triton_and_says_so(tmp_path: Path) -> None:
