@@ -4,13 +4,12 @@ Invariant: each row is at an expression of the user's that reads the value; read
 are not listed.
 """
 
-import dis
 from collections.abc import Iterator
 from types import CodeType
 
 from aotlens.capture.free_variables.reachable import Binding
 from aotlens.capture.records import Captured
-from aotlens.ir.origin import span_of
+from aotlens.ir.bytecode import instructions_of, span_of_instruction
 from aotlens.ir.slots import UserInput
 from aotlens.model import report as rows
 from aotlens.model.spans import text_of
@@ -20,8 +19,8 @@ PLAIN = (bool, int, float, complex, str, type(None))
 READS = {
     "the global": ("LOAD_GLOBAL", "LOAD_NAME"),
     "the closure variable": ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"),
-    "the attribute": ("LOAD_ATTR", "LOAD_METHOD"),
-    "the class attribute": ("LOAD_ATTR", "LOAD_METHOD"),
+    "the attribute": ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"),
+    "the class attribute": ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"),
     "the argument": ("LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_DEREF"),
 }
 """The instructions that read a name of each kind."""
@@ -85,11 +84,11 @@ def _reads(
     for code in codes:
         is_own = (code.co_filename, code.co_firstlineno) == own
         for function_code in (code, *_inner(code)):
-            for instruction in dis.get_instructions(function_code):
+            for instruction in instructions_of(function_code):
                 kind = wanted.get((instruction.opname, instruction.argval))
                 if kind is None or kind in first_reads or (kind[0] == "the argument" and not is_own):
                     continue
-                span = span_of(function_code, instruction.offset)
+                span = span_of_instruction(function_code, instruction)
                 if span is not None:
                     first_reads[kind] = span
     return first_reads

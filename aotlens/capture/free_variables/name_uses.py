@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any
 
 from aotlens.capture.free_variables.reachable import Binding, ReachableState, is_user_class
-from aotlens.ir.origin import span_of
+from aotlens.ir.bytecode import instructions_of, span_of_instruction
 from aotlens.model.report import Span
 
 FILLING = frozenset({"append", "extend", "update", "clear"})
@@ -29,8 +29,10 @@ NAMES = ("ATTR", "GLOBAL", "NAME", "DEREF")
 STORES = frozenset(f"{does}_{what}" for does in ("STORE", "DELETE") for what in NAMES)
 NO_READS = frozenset({"LOAD_CLOSURE", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_CONST"})
 """Load instructions whose name is not an attribute, a global or a closure variable."""
-ITEM = frozenset({"BINARY_SUBSCR", "BINARY_OP"})
-"""Instructions that read an item of a container (Python 3.14 has one operator for all)."""
+ITEM = frozenset({"BINARY_SUBSCR", "BINARY_SLICE", "BINARY_OP"})
+"""Instructions that read an item of a container (slices apart from 3.12 on; one operator for all in 3.14)."""
+ITEM_STORES = frozenset({"STORE_SUBSCR", "STORE_SLICE"})
+"""Instructions that write an item of a container; from Python 3.12 on, a slice has one of its own."""
 NEUTRAL = frozenset({"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP", "PUSH_NULL", "NOP"})
 """Instructions that share an expression's position without using it, such as the end of a function."""
 
@@ -107,7 +109,7 @@ class _Instructions:
 
     def __init__(self, code: CodeType) -> None:
         self.code = code
-        self.all = list(dis.get_instructions(code))
+        self.all = instructions_of(code)
         self._from: dict[Start, list[tuple[Start, dis.Instruction]]] = {}
         for instruction in self.all:
             begin, end = _range(instruction)
@@ -149,7 +151,7 @@ def _in_code(instructions: _Instructions, name: str, keys: list[Any], local: boo
 
     def note(instruction: dis.Instruction, key: Any = UNKNOWN) -> None:
         if instructions.code.co_name != "__init__":  # ran before the call
-            written.append(NameWrite(span_of(instructions.code, instruction.offset), key))
+            written.append(NameWrite(span_of_instruction(instructions.code, instruction), key))
 
     for instruction in instructions.all:
         is_load = instruction.opname.startswith("LOAD") and (local or instruction.opname not in NO_READS)
@@ -190,14 +192,14 @@ def _write_kinds(
         if not takers or any(taker.opname not in ITEM for taker in takers):
             is_other = (
                 takers
-                and takers[0].opname == "STORE_SUBSCR"
+                and takers[0].opname in ITEM_STORES
                 and _is_other_key(instructions, load, takers[0], key)
             )
             return nothing if is_other else (READ, load, UNKNOWN)
         if _is_other_key(instructions, load, takers[0], key):
             return nothing
         load, takers = takers[0], instructions.consumers(takers[0])
-    if takers and all(taker.opname == "STORE_SUBSCR" for taker in takers):
+    if takers and all(taker.opname in ITEM_STORES for taker in takers):
         return frozenset({"STORE_SUBSCR"}), takers[0], _written_key(instructions, load, takers[0])
     methods = {taker.argval for taker in takers if taker.opname in ("LOAD_ATTR", "LOAD_METHOD")}
     others = [taker for taker in takers if taker.opname not in ("LOAD_ATTR", "LOAD_METHOD")]
