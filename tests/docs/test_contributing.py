@@ -18,10 +18,10 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 RULE, CHECK, TEST = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
-def test_the_rule_of_the_recipe_has_a_free_code_and_a_page() -> None:
+def test_the_rule_of_the_recipe_has_a_page() -> None:
+    """Its code is the last of its family, so that nobody who follows the recipe needs it."""
     rule = eval(RULE, {"Rule": type(RULES[0])})  # noqa: S307 (our own document)
-    family = max(entry.code for entry in RULES if entry.code[:3] == rule.code[:3])
-    assert rule.code == f"AL{int(family[2:]) + 1}"
+    assert rule.code == f"AL{aliasing.RULES[0].code[2]}99"
     assert page(rule).startswith(f"# {rule.code}: An argument is returned unchanged\n")
 
 
@@ -31,9 +31,8 @@ def test_the_check_of_the_recipe_passes_its_own_test(monkeypatch: pytest.MonkeyP
     (check,) = names.values()
     monkeypatch.setattr(diagnose, "CHECKS", (*catalogue.CHECKS, check))
     namespace: dict[str, Any] = dict(vars(test_diagnose))
-    before = set(namespace)
     exec(TEST, namespace)
-    (name,) = set(namespace) - before
+    (name,) = re.findall(r"^def (test_\w+)", TEST, re.MULTILINE)
     run: Callable[[], None] = namespace[name]
     run()
 
