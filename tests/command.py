@@ -5,6 +5,7 @@ costs a torch import, for tests of the start itself.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,11 @@ def python(*words: str | Path, cwd: Path | None = None) -> Ended:
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def without_carets(traceback: str) -> str:
+    """Return a traceback without the lines that mark an expression: Python 3.13 marks more of them."""
+    return re.sub(r"^ *[~^]+\n", "", traceback, flags=re.MULTILINE)
 
 
 def environment() -> dict[str, str]:

@@ -8,6 +8,7 @@ import atexit
 import importlib
 import io
 import json
+import linecache
 import os
 import pkgutil
 import runpy
@@ -242,6 +243,9 @@ def _run(words: Sequence[str], warm: tuple[Any, Any]) -> None:
             if not safe_path:
                 sys.path.insert(0, "")
             _route_workers()
+            if sys.version_info >= (3, 13):  # tracebacks show the lines of such code from there on
+                lines = rest[0].splitlines(keepends=True)
+                linecache.cache["<string>"] = len(rest[0]), None, lines, "<string>"
             exec(compile(rest[0], "<string>", "exec"), module.__dict__)
         case _:
             sys.path.insert(0, str(Path(kind).absolute().parent))

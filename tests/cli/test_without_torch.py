@@ -1,5 +1,6 @@
 """What commands say before torch is needed: help, mistakes in the command line, scripts that cannot run."""
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,15 @@ def test_help(golden: Golden) -> None:
 def test_help_of_each_command(golden: Golden, name: str) -> None:
     ended = aotlens(name, "--help")
     assert (ended.code, ended.err) == (0, "")
-    golden(f"cli/help_{name}.txt", ended.out)
+    golden(f"cli/help_{name}.txt", _wrapped(ended.out))
+
+
+def _wrapped(text: str) -> str:
+    """Return the help with its usage wrapped at words: releases of Python wrap it differently."""
+    usage, _, rest = text.partition("\n\n")
+    words = " ".join(usage.split())
+    usage = textwrap.fill(words, 110, subsequent_indent="    ", break_on_hyphens=False)
+    return f"{usage}\n\n{rest}"
 
 
 @pytest.mark.parametrize("words", ["'--help'", "'rule', 'AL101'", "'inspect', '--help'"])

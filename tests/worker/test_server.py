@@ -13,6 +13,7 @@ import pytest
 
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.protocol import Answer, Progress
+from tests.command import without_carets
 from tests.worker.limits import begun
 
 FAKE_SERVER = Path(__file__).with_name("fake_server.py")
@@ -93,7 +94,7 @@ def test_exception_shows_only_the_users_frames(client: WorkerClient, script: Pat
     got = answer(client, script, "def broken():\n    raise ValueError('no such thing')\n\nbroken()\n")
     assert failure_of(got) == ("user", f"{script}:2 raised ValueError: no such thing", 2)
     assert got.failure is not None
-    assert got.failure.traceback == (
+    assert without_carets(got.failure.traceback or "") == (
         "Traceback (most recent call last):\n"
         f'  File "{script}", line 4, in <module>\n    broken()\n'
         f"  File \"{script}\", line 2, in broken\n    raise ValueError('no such thing')\n"

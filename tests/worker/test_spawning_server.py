@@ -173,6 +173,7 @@ def _pretend(monkeypatch: pytest.MonkeyPatch, chosen: str | None, platform: str,
 
 WITHOUT = '''\
 """A Python on another system: what Windows and macOS lack is taken out of every process."""
+import asyncio  # reads `os.sysconf` where the system, as here, has the sockets of POSIX
 import faulthandler
 import os
 import signal
