@@ -58,9 +58,9 @@ def install(artefact: Path, folder: Path, full: bool, torch: str | None) -> Path
 
     With `full`, the dependencies are installed too, torch according to this requirement.
     """
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     programs = folder / "bin"
-    pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "--quiet"]
     if full:
         constraints = folder / "constraints.txt"
         constraints.write_text(f"{torch or ''}\n")
