@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import resource
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +22,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 RESULTS = Path(__file__).parent / "results"
+WIDTH = 160
+"""Of tables in a file, in characters."""
 
 Cell = str | float
 
@@ -132,7 +135,7 @@ def _cpu_name() -> str:
 
 def publish(name: str, tables: Sequence[Table]) -> None:
     """Print the tables, and store them with the machine's facts in `results/NAME.json`."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     for table in tables:
         printed = RichTable(title=table.title, caption=table.note, caption_justify="left")
         for number, column in enumerate(table.columns):

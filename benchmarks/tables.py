@@ -31,6 +31,8 @@ def render_results() -> str:
     parts = []
     for path in sorted(RESULTS.glob("*.json")):
         result = json.loads(path.read_text())
+        if "tables" not in result:  # the trial on a GPU, and the memory of steps there
+            continue
         parts += [markdown(table) for table in result["tables"]]
         parts.append(f"Machine: {machine(result['machine'])}\n")
     return "\n".join(parts)

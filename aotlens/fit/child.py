@@ -29,7 +29,9 @@ from aotlens.fit.rank_report import distribution_of
 from aotlens.fit.step import fit_of
 from aotlens.fit.stopping import StepWatch
 from aotlens.fit.work import WorkCounter
+from aotlens.gpu_emulation.attention import gpu_attention
 from aotlens.gpu_emulation.contexts import emulating
+from aotlens.gpu_emulation.dropout import gpu_dropout
 from aotlens.ir.origin import Frames
 from aotlens.model.fit import Fit
 from aotlens.model.report import Report
@@ -67,6 +69,7 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
     """Run the script until its steps repeat, and report the memory of the last one."""
     collector, observers = Collector(job.path), list[Observer]()
     watch = StepWatch(job.to_end, collector.compiled)
+    has_gpu = torch.cuda.is_available()
 
     def script() -> None:
         router = CompileRouter.for_observation(collector)
@@ -77,16 +80,15 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
             stack.enter_context(emulating(job.gpu, fake=not job.is_real))
             if not job.is_real:
                 stack.enter_context(reading_without_values())
+            if job.gpu is not None and not job.is_real and not has_gpu:
+                stack.enter_context(gpu_attention(job.gpu))
+                stack.enter_context(gpu_dropout())
             stack.enter_context(acting_as_rank(job))
             communication = None if job.rank is None else Communication(job.world_size)
             graph_frames = GraphLines(collector.compiled).frames_at
             observer = Observer(watch.after_step, graph_frames, communication)
-            target = None if job.gpu is None else find_target(job.gpu)
-            observer.work = WorkCounter(target)
-            if target is not None:
-                observer.workspaces = LibraryWorkspaces(target.sm == HOPPER)
-            elif torch.cuda.is_available():
-                observer.workspaces = LibraryWorkspaces(torch.cuda.get_device_capability() == (9, 0))
+            observer.work = WorkCounter(None if job.gpu is None else find_target(job.gpu))
+            observer.workspaces = _workspaces(job, has_gpu)
             if communication is not None:
                 stack.enter_context(observing_gathered_parameters(observer.parameter_gathered))
             observers.append(stack.enter_context(observing_memory(observer)))
@@ -112,6 +114,13 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
         fit=fit,
     )
     return end, report
+
+
+def _workspaces(job: FitJob, has_gpu: bool) -> LibraryWorkspaces | None:
+    """Return those of the named GPU, or of the machine's."""
+    if job.gpu is not None:
+        return LibraryWorkspaces(find_target(job.gpu).sm == HOPPER)
+    return LibraryWorkspaces(torch.cuda.get_device_capability() == (9, 0)) if has_gpu else None
 
 
 def _run(job: FitJob, observer: Observer, watch: StepWatch) -> bool:

@@ -4,11 +4,13 @@ Invariant: the observer changes nothing that the script computes; a storage is c
 views it has, and its release is recorded when the last reference is gone.
 """
 
+import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -22,6 +24,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+import aotlens
 from aotlens.build.kernel_memory import RULES, working_bytes
 from aotlens.capture.provenance.frames import user_frames
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
@@ -53,8 +56,8 @@ ORIGIN = Origin(NO_ORIGIN, "")
 """The origin of nodes for operators of eager code."""
 OUTERMOST = (lambda: None).__code__
 """A boundary that no stack has."""
-MOST_FRAMES = 3
-"""Frames between an operator's call and the mode."""
+BETWEEN = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, aotlens.__file__))
+"""Folders of the frames between an operator's call and the mode, among them other modes of torch."""
 
 
 @dataclass(slots=True, eq=False)
@@ -343,18 +346,12 @@ def _as_nodes(args: Any) -> Any:
 
 
 def _compiled_caller() -> FrameType | None:
-    """Return the frame of a compiled module's text that calls the operator; None for other code.
-
-    torch adds one or two frames between the call and the mode.
-    """
+    """Return the frame of a compiled module's text that calls the operator; None for other code."""
     frame: FrameType | None = sys._getframe(2)
-    for _ in range(MOST_FRAMES):
-        if frame is None:
-            return None
-        if frame.f_code.co_filename.startswith(MODULE_TEXT):
-            return frame
+    while frame is not None and frame.f_code.co_filename.startswith(BETWEEN):
         frame = frame.f_back
-    return None
+    is_compiled = frame is not None and frame.f_code.co_filename.startswith(MODULE_TEXT)
+    return frame if is_compiled else None
 
 
 def _is_counted(leaf: object) -> bool:

@@ -1,5 +1,6 @@
 """What cuBLAS keeps counts once for each thread that calls it, in the peak and in what is reserved."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,47 @@ def test_each_is_allocated_once() -> None:
     assert len(list(kept.added_by(*product))) == 1
     assert list(kept.added_by(*product)) == []
     assert list(kept.added_by(torch.ops.aten.sin.default, (x,), True)) == []
+
+
+DROPPED = """
+import torch
+{setup}
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 64, device="cuda")
+    def forward(self, x):
+        hidden = torch.sin(x)
+        return torch.nn.functional.dropout(self.layer(hidden), 0.5)
+net = Net()
+optimizer = torch.optim.SGD(net.parameters())
+compiled = torch.compile(net)
+for _ in range(3):
+    compiled(torch.ones(32, 64, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def no_default_device() -> Iterator[None]:
+    yield
+    torch.set_default_device(None)
+
+
+@pytest.mark.usefixtures("no_default_device")
+@pytest.mark.parametrize("setup", ["", 'torch.set_default_device("cuda")'], ids=["", "default device"])
+def test_dropout_is_one_operator_and_each_operator_has_its_line(tmp_path: Path, setup: str) -> None:
+    """As on a GPU; a default device is a mode, whose frames are between compiled code and its operators."""
+    script = tmp_path / "train.py"
+    script.write_text(DROPPED.format(setup=setup), encoding="utf-8")
+    end, report = fit_script(FitJob(str(script), gpu="h100"))
+    assert end.failure is None
+    assert report.fit is not None
+    lines = {
+        each.op: each.span.line
+        for each in report.fit.allocations
+        if each.phase == "forward" and each.span is not None
+    }
+    assert lines["aten.sin.default"] == 9
+    assert lines["aten.addmm.default"] == lines["aten.native_dropout.default"] == 10
+    assert "aten.bernoulli.p" not in lines

@@ -153,3 +153,22 @@ def test_a_page_shows_a_snapshot_without_a_script(tmp_path: Path) -> None:
     page = html_page(Report("", "3.11", "fit step.pickle", memory_snapshots=devices), "step.pickle")
     assert "out of memory on device 0: 5.0 MiB were asked for at /job/model.py:41 in forward" in page
     assert "compiled code  /job/model.py:41 in forward" in page
+
+
+REAL = Path(__file__).parent / "snapshots" / "h200-oom.pickle"
+"""Written by torch 2.11 on an H200, when `train_oom.py` beside it asked for more than the GPU had."""
+
+
+def test_a_snapshot_of_a_real_gpu() -> None:
+    (device,) = read_snapshot(str(REAL))
+    gib = 1 << 30
+    assert [
+        (row.phase, row.line, row.function, round(row.size_bytes / gib, 1)) for row in device.holders[:3]
+    ] == [
+        ("forward", 17, "forward", 96.0),
+        ("forward", 24, "main", 8.0),
+        ("parameters", 22, "main", 3.0),
+    ]
+    assert device.failure is not None
+    assert (device.failure.size_bytes, device.failure.line) == (8 * gib, 17)
+    assert round(device.reserved_bytes / gib) == 131

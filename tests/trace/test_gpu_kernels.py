@@ -297,3 +297,16 @@ def test_a_gpu_that_does_not_exist_is_an_error() -> None:
     ended = aotlens("inspect", LOG, "--gpu", "h1000")
     assert ended.code == 2
     assert "unknown GPU 'h1000'" in ended.err
+
+
+REAL = Path(__file__).parent / "logs" / "net-real-h100-training"
+"""Written by torch 2.11 for the same training step on an H100."""
+
+
+def test_the_emulated_gpu_gets_the_kernels_of_a_real_one() -> None:
+    real, emulated = (
+        [(row.name, row.phase, [span.line for span in row.spans]) for row in kernels_of(report)]
+        for report in (build_report(open_trace(log), "test") for log in (REAL, TRAINING))
+    )
+    assert len(real) == 41
+    assert real == emulated
