@@ -154,7 +154,7 @@ class GpuFit:
     context_bytes: int = 0
     """Assumed for the CUDA context and the libraries' kernels."""
     reserve_bytes: int = 0
-    """Left free for workspaces of libraries."""
+    """Left free for workspaces of libraries that are not counted."""
     allocated_bytes: int = 0
     """Allocated blocks at the peak, each rounded to 512 bytes."""
 
