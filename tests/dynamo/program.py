@@ -4,8 +4,9 @@ A comment `# HERE` marks the line of the expression; its columns are those of th
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ __all__ = ["Expected", "Program", "compiled", "vector"]
 MARK = "# HERE"
 RELEASE = ".".join(torch.__version__.split(".")[:2])
 """The installed torch's, `2.13`."""
+PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class Program:
 class Programs:
     """Collects programs by a decorator.
 
-    `releases` has, for releases in which Dynamo itself does something else, the facts that differ.
+    `releases` has, for releases of torch or Python with which Dynamo itself does something else, the facts
+    that differ: by `2.11` or `Python 3.11`.
     """
 
     entries: list[Program] = field(default_factory=list)
@@ -66,8 +69,9 @@ class Programs:
         self, releases: Mapping[str, Mapping[str, Any]] | None = None, **expected: Any
     ) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
         def add(run: Callable[[], Any]) -> Callable[[], Any]:
-            differing = (releases or {}).get(RELEASE, {})
-            self.entries.append(Program(run, replace(Expected(**expected), **differing)))
+            differing = [(releases or {}).get(installed, {}) for installed in (RELEASE, PYTHON)]
+            facts = {**expected, **differing[0], **differing[1]}
+            self.entries.append(Program(run, Expected(**facts)))
             return run
 
         return add
