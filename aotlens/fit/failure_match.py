@@ -26,7 +26,7 @@ Select = Callable[[Holder, FitAllocation], bool]
 
 def match_failure(snapshot: MemorySnapshot, fit: Fit, script: str) -> FailureMatch:
     """Compare the holders with the storages that are predicted alive when the failing line runs."""
-    predicted_at, when = _compared_moment(snapshot.failure, fit)
+    predicted_at, when = _compared_moment(snapshot, fit)
     # The allocation of that moment is the one that failed, so nothing holds it.
     last = predicted_at.moment - 1 if predicted_at is not fit.at else predicted_at.moment
     alive = [_in_blocks(each) for each in fit.allocations if each.is_alive_at(last)]
@@ -48,22 +48,40 @@ def match_failure(snapshot: MemorySnapshot, fit: Fit, script: str) -> FailureMat
     )
 
 
-def _compared_moment(failure: FailedAllocation | None, fit: Fit) -> tuple[FitMoment, str]:
-    """Return the highest point of the curve at the failing line or, in its phase, and why that one.
+def _compared_moment(snapshot: MemorySnapshot, fit: Fit) -> tuple[FitMoment, str]:
+    """Return the point of the curve at the failing line or the highest of its phase, and why that one.
 
     Only stacks of the forward have the line of an operator; those of the backward end where it starts.
     """
+    failure = snapshot.failure
     if failure is None:
         return fit.at, "at its peak"
     phase = failure.phase if failure.phase in ("backward", "optimizer") else "forward"
     points = [point for point in fit.curve if point.phase == phase]
     at_line = [point for point in points if _covers(point.span, failure.file, failure.line)]
     if phase == "forward" and at_line:
-        return max(at_line, key=_live_bytes).as_moment(), "when the failing line runs"
+        return _failing_run(failure, snapshot.holders, fit, at_line).as_moment(), "when the failing line runs"
     if points and failure.phase != "forward":
         highest = max(points, key=_live_bytes)
         return highest.as_moment(), f"at the highest point of the {phase}, where it failed"
     return fit.at, "at its peak"
+
+
+def _failing_run(
+    failure: FailedAllocation, holders: Sequence[Holder], fit: Fit, at_line: Sequence[FitPoint]
+) -> FitPoint:
+    """Return the run of a line, which each layer may run, before which it holds what it held at the failure.
+
+    Of runs that are equal in this, the one with the most bytes.
+    """
+    held = sum(row.size_bytes for row in holders if (row.file, row.line) == (failure.file, failure.line))
+    own = [each for each in fit.allocations if _covers(each.span, failure.file, failure.line)]
+
+    def distance(point: FitPoint) -> tuple[int, int]:
+        predicted = sum(rounded(each.bytes) for each in own if each.is_alive_at(point.moment - 1))
+        return abs(predicted - held), -point.live_bytes
+
+    return min(at_line, key=distance)
 
 
 def _live_bytes(point: FitPoint) -> int:
