@@ -62,6 +62,7 @@ def test_every_case_that_is_raised_is_in_the_table_with_its_values() -> None:
     assert wrong == []
 
 
+@pytest.mark.rotates
 def test_every_case_is_raised() -> None:
     named = {
         node.value

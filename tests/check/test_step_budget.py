@@ -48,6 +48,7 @@ def test_a_limit_that_is_no_size_is_named(tmp_path: Path) -> None:
         find_step_files([str(tmp_path)])
 
 
+@pytest.mark.rotates
 def test_a_step_over_its_budget_fails_and_its_result_is_stored(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def plain(script: Path, *words: str) -> Ended:
     return Ended(ended.code, ended.out.replace(str(copy), str(script)), ended.err)
 
 
+@pytest.mark.rotates
 def test_run_prints_what_python_prints_and_closes_on_stderr(script: Path) -> None:
     ended = aotlens("run", "--backend", "eager", script, "--verify", "-x", "--dynamic", "--", "y")
     assert (ended.code, ended.out) == (0, plain(script, "-x", "--dynamic", "--", "y").out)
@@ -121,6 +122,7 @@ def test_run_of_scripts_that_compile_nothing(
     assert replace(ended, err=without_carets(ended.err)) == Ended(code, out, err)
 
 
+@pytest.mark.rotates
 def test_inspect_as_text_and_the_scripts_output_on_stderr(script: Path) -> None:
     ended = aotlens("inspect", script)
     assert ended.code == 0
@@ -212,6 +214,7 @@ print(result.tolist(), total.tolist(), x.grad.tolist())
     assert (ended.out, ended.code) == (f"{[2.0] * 4} {[2.0] * 4} {[2.0] * 4}\n", 0), ended.err
 
 
+@pytest.mark.rotates
 def test_export_needs_one_target(script: Path) -> None:
     ended = aotlens("export", script)
     assert (ended.code, ended.out) == (2, "")

@@ -39,6 +39,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.rotates
 def test_two_revisions(repository: Path) -> None:
     state = _git(repository, "status", "--porcelain"), (repository / ".git" / "index").read_bytes()
     ended = aotlens(
@@ -79,6 +80,7 @@ def test_files_that_are_no_reports(tmp_path: Path) -> None:
     assert ended.err.startswith("aotlens: error: a.json: not a report")
 
 
+@pytest.mark.rotates
 def test_a_page_names_both_revisions(repository: Path) -> None:
     ended = aotlens("diff", "--git", "main~1..main", "step.py::step", "--format", "html", cwd=repository)
     assert ended.code == 0, ended.err

@@ -216,6 +216,7 @@ def test_each_mistake_is_one_error(script: Path, words: tuple[str, ...], message
     assert len(ended.err.splitlines()) == 1
 
 
+@pytest.mark.rotates
 def test_an_override_need_name_a_value_in_one_of_the_targets_only(script: Path) -> None:
     ended = aotlens("inspect", "script.py", "--policy", "save:hidden,save:crest", cwd=script)
     assert (ended.code, ended.err) == (0, "")

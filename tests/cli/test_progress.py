@@ -71,6 +71,7 @@ def test_the_line_is_gone_before_anything_is_printed() -> None:
     assert list(shown) == ["first", "second", "third", "until the end"]
 
 
+@pytest.mark.rotates
 def test_seconds_count_from_the_first_text() -> None:
     screen = on_terminal(
         "-c",

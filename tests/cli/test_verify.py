@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.command import aotlens
 
 SCRIPT = """\
@@ -64,6 +66,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.rotates
 def test_a_graph_that_holds_an_optimizers_tensors(tmp_path: Path) -> None:
     script = tmp_path / "steps.py"
     script.write_text(STEPS)
@@ -97,6 +100,7 @@ except IndexError:
 NOT_COMPARED = "eager raises IndexError: index 7 is out of bounds for dimension 0 with size 3"
 
 
+@pytest.mark.rotates
 def test_what_could_not_be_compared_comes_first_and_fails(tmp_path: Path) -> None:
     script = tmp_path / "called.py"
     script.write_text(CALLED_WRONGLY)
@@ -109,6 +113,7 @@ def test_what_could_not_be_compared_comes_first_and_fails(tmp_path: Path) -> Non
     assert lines[1].startswith("equal         doubled: 1 value, 0 gradients")
 
 
+@pytest.mark.rotates
 def test_a_run_whose_calls_could_not_be_compared_fails(tmp_path: Path) -> None:
     script = tmp_path / "called.py"
     script.write_text(CALLED_WRONGLY)

@@ -72,6 +72,7 @@ def test_first_steps_that_look_slower_are_repeated_with_empty_caches(
     assert ratio == Ratio(min(first_s), 2.0)
 
 
+@pytest.mark.rotates
 def test_each_cold_run_starts_with_empty_caches(tmp_path: Path) -> None:
     """A process that finds what an earlier one left says so."""
     program = Program(tmp_path / "net.py", "Print.", "inference")

@@ -116,6 +116,7 @@ def test_options_are_combined() -> None:
     assert [[cause.kind for cause in call.causes] for call in axis.calls] == [["mode"], ["size"]]
 
 
+@pytest.mark.rotates
 def test_the_training_loop_does_not_run() -> None:
     source = script(
         "def f(x):\n    return x * 2\n",
@@ -142,6 +143,7 @@ def test_what_is_compiled_later_is_reached() -> None:
     assert [entry.function for entry in forecast(source).forecasts] == ["f", "<lambda>"]
 
 
+@pytest.mark.rotates
 def test_examples_are_calls() -> None:
     source = (
         "import torch\n\n\n# aotlens: example f32[8, 4]\ndef f(x):\n    return x.relu()\n\n\n"

@@ -195,6 +195,7 @@ def test_inductor_finds_a_backward_again_whose_size_is_half_of_a_symbol() -> Non
         judge(program, direct(CompileOptions(dynamic=True)), grow=True)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("index", [4, -5])
 def test_an_index_in_a_tensor_is_checked(backend: str, index: int) -> None:

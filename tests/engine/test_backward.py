@@ -427,6 +427,7 @@ def test_transforms_around_a_function_that_compiles_at_its_first_call(transform:
         transform(aotlens.compile(lambda x: x.sin().sum(), options=EAGER))(plain(3, 4))
 
 
+@pytest.mark.rotates
 def test_compiled_autograd() -> None:
     from torch._dynamo import compiled_autograd  # heavy, and for this test alone
 

@@ -210,6 +210,7 @@ def test_inputs_that_lie_apart_on_one_storage_are_checked_to_stay_so() -> None:
     assert torch.equal(compiled.call(*apart), torch.arange(6.0) * 3)
 
 
+@pytest.mark.rotates
 def test_inductor_is_given_a_size_that_a_later_comparison_tells() -> None:
     def joined(x: Tensor) -> Tensor:
         rows, columns = x.shape

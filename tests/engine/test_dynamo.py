@@ -90,6 +90,7 @@ def test_other_pattern_of_duplicates_recompiles() -> None:
     assert torch.equal(compiled(z := x.clone(), z), (x + 1) * (x + 1))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_overlapping_inputs_of_other_sizes(dynamic: bool | None, requires_grad: bool) -> None:

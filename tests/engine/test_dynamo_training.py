@@ -91,6 +91,7 @@ def test_whole_training_step_with_compiled_autograd() -> None:
     torch.testing.assert_close(found, whole_step(lambda function: function))
 
 
+@pytest.mark.rotates
 def test_names_of_what_an_optimizer_writes() -> None:
     seen: list[Any] = []
     with observing(on_compiled=seen.append):

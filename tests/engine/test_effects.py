@@ -89,6 +89,7 @@ def in_one_kernel(x: Tensor) -> Tensor:
     return x * third - note(x, "fifth")
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_fused_kernels_keep_the_order_of_effects(backend: str, events: list[str]) -> None:
     x = torch.ones(3)

@@ -404,6 +404,7 @@ def test_draws_inside_a_higher_order_operator(fn: Any, plain: Any) -> None:
             torch.testing.assert_close(tuple(found), tuple(plain(x)))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("fn", "plain"), WITHIN)
 @pytest.mark.parametrize("policy", ["min-cut", "default"])
 def test_gradient_of_draws_inside_a_higher_order_operator(fn: Any, plain: Any, policy: str) -> None:

@@ -227,6 +227,7 @@ def test_what_a_function_draws_is_the_same_in_its_gradient(name: str, dynamic: b
         torch.testing.assert_close(result, x * gradient)
 
 
+@pytest.mark.rotates
 @pytest.mark.filterwarnings("ignore")
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 def test_a_function_with_sizes_out_of_data_has_a_gradient() -> None:

@@ -154,6 +154,7 @@ def test_nothing_changes_without_something_to_change() -> None:
     assert with_joint_passes(joint, {}) is joint
 
 
+@pytest.mark.rotates
 def test_a_value_that_is_the_same_everywhere_folds() -> None:
     def scaled(x: Tensor) -> Tensor:
         return (x * torch.ones(4, 4) + torch.zeros(4, 4)).exp()
@@ -213,6 +214,7 @@ def test_inductors_own_switch_turns_them_off() -> None:
     assert with_joint_passes(joint, {"use_joint_graph_passes": False}) is joint
 
 
+@pytest.mark.rotates
 def test_behind_dynamo_too() -> None:
     seen: list[Compiled] = []
     torch.compiler.reset()

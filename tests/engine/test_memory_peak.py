@@ -39,6 +39,7 @@ def test_peak_of_models(model: Model, policy: str) -> None:
     assert predicted == pytest.approx(measured, rel=SHARE)
 
 
+@pytest.mark.rotates
 def test_peak_of_inference() -> None:
     predicted, measured = predicted_and_measured(INFERENCE, "min-cut", torch.no_grad())
     assert predicted == pytest.approx(measured, rel=SHARE)

@@ -91,6 +91,7 @@ def test_a_call_under_other_hooks_is_compiled_anew() -> None:
     assert made == [True, True, False, False]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_behind_dynamo_its_guard_compiles_anew(dynamic: bool) -> None:
     torch._dynamo.reset()

@@ -205,6 +205,7 @@ def test_later_sizes_of_a_distributed_tensor_behind_dynamo(dynamic: bool | None)
         torch.testing.assert_close(x.grad.to_local(), x.detach().to_local().cos())
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     "fn",
     [

@@ -61,6 +61,7 @@ def test_a_backward_that_eager_refuses_is_not_verified() -> None:
     )
 
 
+@pytest.mark.rotates
 def test_gradients_that_lead_to_no_input_are_not_verified() -> None:
     made = [leaf(3).exp()]
 

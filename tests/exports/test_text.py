@@ -195,6 +195,7 @@ def test_inductor_s_text_runs_under_its_own_torch_alone() -> None:
         loaded(text.replace(f"'{release}.'", "'1.0.'"))
 
 
+@pytest.mark.rotates
 def test_settings_of_the_compiler_are_in_the_file() -> None:
     """And hold where others are set."""
     from torch._inductor import config
@@ -217,6 +218,7 @@ def test_settings_of_the_compiler_are_in_the_file() -> None:
     assert "pick_vec_isa" not in text
 
 
+@pytest.mark.rotates
 def test_a_setting_that_no_text_holds_is_refused_by_name() -> None:
     options = aotlens.CompileOptions("inductor", inductor_config=(("cpp_wrapper", True),))
     with pytest.raises(UnsupportedError, match="under Inductor's setting `cpp_wrapper`"):

@@ -99,6 +99,7 @@ def test_an_edit_of_a_phase_that_is_low_enough_is_not_run() -> None:
     assert [line for line in lines if "fused" in line]
 
 
+@pytest.mark.rotates
 def test_a_target_out_of_reach_gets_the_lowest_combination() -> None:
     result = advised(1)
     assert result.plan is not None

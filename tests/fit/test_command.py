@@ -37,6 +37,7 @@ for number in range(50):
 """
 
 
+@pytest.mark.rotates
 def test_a_script_runs_until_its_steps_repeat(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     ended = aotlens("fit", "--format", "json", "train.py", "1024", cwd=tmp_path)
@@ -57,6 +58,7 @@ def test_a_model_larger_than_the_machine_does_not_fit_a_gpu(tmp_path: Path) -> N
     assert "counted as if they were on h100" in ended.out
 
 
+@pytest.mark.rotates
 def test_sizes_that_depend_on_values_need_real_tensors(tmp_path: Path) -> None:
     (tmp_path / "sizes.py").write_text("import torch\nprint(torch.ones(5).nonzero().shape)\n")
     ended = aotlens("fit", "sizes.py", cwd=tmp_path)
@@ -67,6 +69,7 @@ def test_sizes_that_depend_on_values_need_real_tensors(tmp_path: Path) -> None:
     assert (real.code, "ran on real tensors" in real.out) == (0, True)
 
 
+@pytest.mark.rotates
 def test_page_has_curve_and_tables(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     ended = aotlens("fit", "--format", "html", "-o", "page.html", "train.py", "1024", cwd=tmp_path)

@@ -90,6 +90,7 @@ for step in range(9):
 """
 
 
+@pytest.mark.rotates
 def test_compiled_code_with_sharded_parameters_is_counted_as_compiled(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(COMPILED)
     ended = aotlens("fit", "--ranks", "2", "--rank", "0", "--format", "json", "train.py", cwd=tmp_path)

@@ -114,6 +114,7 @@ def test_a_module_that_drops_out_and_keeps_statistics() -> None:
     assert (law.count, law.text) == (256, "uniform on [0, 1)")
 
 
+@pytest.mark.rotates
 def test_masks_that_forward_and_backward_do_not_share_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def drop(x: Tensor) -> Tensor:
         return functional.dropout(x * 2, 0.5)
@@ -143,6 +144,7 @@ def test_attention_and_its_gradient(dtype: torch.dtype) -> None:
     assert found.comparison.gradients == 3
 
 
+@pytest.mark.rotates
 def test_scans_sorts_and_casts() -> None:
     def several(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         low = (x * 2).to(torch.float8_e4m3fn).float()

@@ -206,6 +206,7 @@ def test_a_backward_that_computes_nothing_has_no_kernels() -> None:
     assert {kernel.phase for kernel in target.kernels} == {"forward"}
 
 
+@pytest.mark.rotates
 def test_what_a_kernel_moves_and_the_least_time_for_it() -> None:
     (kernel,) = target_of(scaled_softmax, torch.randn(64, 128)).kernels
     assert kernel.bytes_moved == 2 * 64 * 128 * 4

@@ -34,6 +34,7 @@ def product(x: Tensor, weight: Tensor) -> Tensor:
     return torch.relu(x @ weight)
 
 
+@pytest.mark.rotates
 def test_a_product_from_a_template_with_all_its_choices() -> None:
     x, weight = (torch.randn(64, 64, dtype=torch.bfloat16) for _ in range(2))
     target = target_of(product, x, weight)

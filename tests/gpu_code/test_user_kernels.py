@@ -174,6 +174,7 @@ def test_launches_by_python_itself_are_recorded_forward_and_backward() -> None:
     assert {span.line for span in found[0].spans} == {tripled.__code__.co_firstlineno + 2}
 
 
+@pytest.mark.rotates
 @needs_no_gpu
 def test_launches_are_interpreted_where_no_gpu_is() -> None:
     before = triton.runtime.JITFunction.run

@@ -26,6 +26,7 @@ def verified(fn: Callable[..., Any], *args: Any) -> GpuVerification:
     return verify_gpu_code(OPTIONS, fn, args, {})
 
 
+@pytest.mark.rotates
 def test_dropout_is_drawn_again_where_the_tensor_is() -> None:
     with emulating("h100", fake=False):
         x = torch.randn(16, 16, device="cuda", requires_grad=True)

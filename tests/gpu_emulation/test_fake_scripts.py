@@ -75,6 +75,7 @@ TRAINING = """
 """
 
 
+@pytest.mark.rotates
 def test_a_training_script_without_memory(client: WorkerClient, tmp_path: Path) -> None:
     answer = trace(client, tmp_path, TRAINING, fake=True)
     (target,) = report(answer).targets

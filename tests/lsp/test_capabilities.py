@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.language_servers import ROOT, STAND_IN
 from tests.lsp.sample_session import insert, lenses, line_of, place_of, traced
 from tests.lsp.strict_client import FULL_CAPABILITIES, Json, Process, StrictClient
@@ -34,6 +36,7 @@ def test_a_client_without_capabilities_is_sent_what_every_client_takes() -> None
         assert client.command("aotlens.show", uri, "Block", "forward")["shown"] is False
 
 
+@pytest.mark.rotates
 def test_a_tag_is_sent_to_a_client_that_knows_it() -> None:
     for tags, sent in (([1, 2], [1]), ([2], None), ([], None)):
         pushed = {"publishDiagnostics": {"tagSupport": {"valueSet": tags}}}

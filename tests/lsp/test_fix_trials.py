@@ -122,6 +122,7 @@ def _cancels(process: Process, tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.rotates
 def test_a_script_that_fails_has_no_fixes(client: StrictClient, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import torch\nraise ValueError('broken')\n")

@@ -100,6 +100,7 @@ def test_graph_documents_of_an_example(client: StrictClient) -> None:
     assert [(one["uri"], one["range"]["start"]["line"]) for one in back] == [(uri, line)]
 
 
+@pytest.mark.rotates
 def test_an_export_is_the_module_that_the_command_line_writes(client: StrictClient, tmp_path: Path) -> None:
     """A tensor from outside is in the file, where what is shown is bound to that of the tracing process."""
     path = script(tmp_path, WITH_A_TENSOR_FROM_OUTSIDE)

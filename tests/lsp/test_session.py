@@ -33,6 +33,7 @@ def slow_trace(client: StrictClient, uri: str) -> int:
     return number
 
 
+@pytest.mark.rotates
 def test_what_vs_code_passes_is_accepted() -> None:
     with Process(*REAL, "--stdio", "--clientProcessId=1") as process:
         process.client.initialize(ROOT, {"trusted": False})
@@ -314,6 +315,7 @@ def test_findings_in_closed_files_are_shown_inside_the_workspace_only(tmp_path: 
             assert found == [MODEL.as_uri()] * count
 
 
+@pytest.mark.rotates
 def test_tcp_serves_loopback_and_says_so() -> None:
     command = [sys.executable, *REAL, "--tcp", "0"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
@@ -329,6 +331,7 @@ def test_tcp_serves_loopback_and_says_so() -> None:
             assert process.wait(WAIT_S) == 0
 
 
+@pytest.mark.rotates
 def test_a_log_file_is_written_only_when_asked_for(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     with Process(*REAL, "--log-file", str(log)) as process:

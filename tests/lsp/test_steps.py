@@ -71,6 +71,7 @@ def test_the_question_at_the_step_is_answered_there(client: StrictClient, tmp_pa
         assert lenses(process.client, again) == [(7, f"before edits: {answer['message']}")]
 
 
+@pytest.mark.rotates
 def test_a_script_that_fails_says_why(client: StrictClient, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch.optim\nraise SystemExit('there is no data')\n")
@@ -82,6 +83,7 @@ def test_a_script_that_fails_says_why(client: StrictClient, tmp_path: Path) -> N
     assert "there is no data" in answer["message"]
 
 
+@pytest.mark.rotates
 def test_a_script_that_is_saved_during_the_run_keeps_its_lines(client: StrictClient, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     save = "import pathlib; file = pathlib.Path(__file__); file.write_text('#' + chr(10) + file.read_text())"

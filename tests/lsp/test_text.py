@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,6 +41,7 @@ def test_a_fault_of_the_parser_is_tried_again() -> None:
     assert parse("def f(:") is None
 
 
+@pytest.mark.rotates
 def test_threads_parse_one_after_another() -> None:
     running, most = [], []
 

@@ -53,6 +53,7 @@ def test_an_opened_file_has_findings_of_the_log_and_its_age(tmp_path: Path) -> N
         assert ranks["range"]["start"] == {"line": 18, "character": 14}
 
 
+@pytest.mark.rotates
 def test_saved_bytes_stand_at_their_expressions(tmp_path: Path) -> None:
     script = _project(tmp_path, "logs", "gpt")
     with Process(*REAL, forked=True) as process:

@@ -157,6 +157,7 @@ def test_fit_measures_the_step_of_a_script_and_reads_it_again(tmp_path: Path) ->
     )
 
 
+@pytest.mark.rotates
 @pytest.mark.usefixtures("forks")
 def test_why_forecasts_other_arguments(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text(LOOP.replace("(2.0, 3.0)", "(2.0,)"))

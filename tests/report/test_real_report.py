@@ -25,6 +25,7 @@ def report() -> Report:
     return Report(block.torch, block.python, block.command, (*block.targets, *scored.targets))
 
 
+@pytest.mark.rotates
 def test_follows_the_schema(report: Report) -> None:
     jsonschema.validate(json.loads(dumps(report)), schema(), jsonschema.Draft202012Validator)
 

@@ -67,6 +67,7 @@ def test_options_that_need_a_script_are_errors() -> None:
         assert options[0] in ended.err
 
 
+@pytest.mark.rotates
 def test_our_solver_is_asked_under_the_policy_of_the_command() -> None:
     budget = aotlens("inspect", f"{INDUCTOR}::0/0", "--memory-budget", "700B", "--full")
     assert budget.code == 0
@@ -132,6 +133,7 @@ def test_check_judges_the_log() -> None:
     assert aotlens("check", EAGER, "--max-saved-bytes", "1KiB").code == 1
 
 
+@pytest.mark.rotates
 def test_settings_of_the_current_folder_hold_for_a_log_and_its_sources(tmp_path: Path) -> None:
     project, log = tmp_path / "project", tmp_path / "elsewhere"
     shutil.copytree(EAGER, log)

@@ -187,6 +187,7 @@ def test_deep_nesting_is_unsupported() -> None:
         kernel_text(definition("x = " + "-" * 5000 + "1"))
 
 
+@pytest.mark.rotates
 def test_registers_and_occupancy_come_from_compiling_the_logged_text(report: Report) -> None:
     """It compiles one kernel, which takes 2 s."""
     pytest.importorskip("triton")

@@ -74,6 +74,7 @@ def test_a_huge_line_is_never_held(size: int) -> None:
     assert peak < 100 << 20
 
 
+@pytest.mark.rotates
 def test_a_long_stretch_without_a_record_is_never_held() -> None:
     table = RecordTable()
     tracemalloc.start()
@@ -91,6 +92,7 @@ def written(folder: Path, count: int) -> Path:
     return folder / "a.log"
 
 
+@pytest.mark.rotates
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("count", [3_000, pytest.param(1_000_000, marks=FULL_SIZE)])
 def test_many_targets_are_listed_and_few_are_read(tmp_path: Path, count: int) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 
 from aotlens.compare.side_by_side import SideBySide, side_by_side
@@ -35,6 +36,7 @@ def comparison() -> SideBySide:
     return side_by_side(sample_report(), saves_less(), NAMES)
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_the_page_lists_changed_lines_and_has_addresses(tmp_path: Path) -> None:
     script = """

@@ -39,6 +39,7 @@ def test_each_kind_of_thing_leads_to_its_tab() -> None:
     }
 
 
+@pytest.mark.rotates
 def test_two_slashes_find_a_node_from_anywhere() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("slash", "slash")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from textual.pilot import Pilot
 
 from aotlens.model import Partition, Report, Span, Stage, StageNode, Target, Tensor
@@ -22,6 +23,7 @@ def layered() -> Listing:
     return Listing((Column("name"),), cells, "", groups, lambda group: (group.label,))
 
 
+@pytest.mark.rotates
 def test_layers_are_one_row_until_the_key_unfolds_them() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("5")
@@ -107,6 +109,7 @@ def test_nodes_of_identical_layers_are_one_row() -> None:
     drive(scenario, layered_app())
 
 
+@pytest.mark.rotates
 def test_a_node_that_a_fold_hides_is_walked_to() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")

@@ -1,5 +1,6 @@
 """Choosing a GPU in the app, and the Kernels tab while its kernels are generated."""
 
+import pytest
 from textual.pilot import Pilot
 
 from tests.report.sample import sample_report
@@ -9,6 +10,7 @@ from tui.picking import GpuScreen
 from tui.widgets.table import VirtualTable
 
 
+@pytest.mark.rotates
 def test_a_chosen_gpu_is_traced_for_in_the_kernels_tab() -> None:
     tracing = FakeTracing()
 

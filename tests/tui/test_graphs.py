@@ -56,6 +56,7 @@ def test_a_stage_shows_what_it_changed() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_stepping_through_the_stages_stays_on_the_node() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("3", "u")
@@ -76,6 +77,7 @@ def test_stepping_through_the_stages_stays_on_the_node() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_a_node_is_told_through_all_stages() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("3", "u")
@@ -99,6 +101,7 @@ def test_a_node_is_told_through_all_stages() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_the_program_text_stands_on_the_selected_node() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("3", "u")
@@ -152,6 +155,7 @@ def test_enter_walks_the_drawing_and_backspace_walks_back() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_both_graphs_stand_side_by_side_with_their_nodes_linked() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4", "b")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from textual.pilot import Pilot
 
 from aotlens.model import Report
@@ -99,6 +100,7 @@ def test_the_same_node_of_several_layers_is_one_box_until_unfolded() -> None:
     assert len(folded[1]) == len(unfolded[1]) - 1
 
 
+@pytest.mark.rotates
 def test_the_drawing_follows_the_arrow_keys_past_its_edge() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")
@@ -120,6 +122,7 @@ def test_the_drawing_follows_the_arrow_keys_past_its_edge() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_an_arrow_moves_along_an_edge_and_highlights_its_source() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")

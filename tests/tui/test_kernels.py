@@ -1,5 +1,6 @@
 """The Kernels and Memory tabs on the sample report, with kernels for a GPU."""
 
+import pytest
 from textual.pilot import Pilot
 
 from tests.report.sample import gpu_sample
@@ -51,6 +52,7 @@ def test_a_kernel_tells_what_it_takes_and_lights_its_expressions() -> None:
     drive(scenario, app_with_kernels())
 
 
+@pytest.mark.rotates
 def test_the_texts_of_a_kernel_one_by_one() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("8", "down", "p")
@@ -65,6 +67,7 @@ def test_the_texts_of_a_kernel_one_by_one() -> None:
     drive(scenario, app_with_kernels())
 
 
+@pytest.mark.rotates
 def test_why_two_kernels_are_not_one_leads_to_the_other() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("8", "end")
@@ -79,6 +82,7 @@ def test_why_two_kernels_are_not_one_leads_to_the_other() -> None:
     drive(scenario, app_with_kernels())
 
 
+@pytest.mark.rotates
 def test_the_costliest_lines_from_the_overview() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         told = lines(app, "overview-lines")

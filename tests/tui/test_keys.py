@@ -40,6 +40,7 @@ def test_digits_open_the_tabs_and_focus_their_main_list() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_tab_goes_through_the_panes_and_back() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("2")
@@ -64,6 +65,7 @@ def test_slash_filters_rows_and_escape_brings_them_back() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_slash_searches_in_the_source() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         source(app).focus()
@@ -155,6 +157,7 @@ def test_the_line_of_keys_hides_none_on_a_narrow_screen_and_takes_clicks() -> No
     drive(scenario, size=NARROW)
 
 
+@pytest.mark.rotates
 def test_a_shows_the_fix_and_y_writes_it(tmp_path: Path) -> None:
     copy = tmp_path / "sample_model.py"
     copy.write_text(MODEL.read_text(encoding="utf-8"), encoding="utf-8")
@@ -183,6 +186,7 @@ def moved(report: Report, path: Path) -> Report:
     return loads(dumps(report).replace(str(MODEL), str(path)))
 
 
+@pytest.mark.rotates
 def test_n_leaves_the_file_alone() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         before = MODEL.read_bytes()
@@ -192,6 +196,7 @@ def test_n_leaves_the_file_alone() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_d_changes_between_dark_and_light() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         themes = [app.theme]
@@ -228,6 +233,7 @@ def test_a_narrow_screen_shows_the_targets_while_they_are_used() -> None:
     drive(scenario, size=NARROW)
 
 
+@pytest.mark.rotates
 def test_a_click_selects_and_a_click_on_a_tab_opens_it() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.click("#tabs", offset=(60, 0))
@@ -238,6 +244,7 @@ def test_a_click_selects_and_a_click_on_a_tab_opens_it() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_rows_of_a_filter_that_matches_nothing_say_so() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("5")

@@ -99,6 +99,7 @@ def test_the_overview_and_the_page_show_ranks() -> None:
     assert '"title":"Ranks"' in page.replace(": ", ":")
 
 
+@pytest.mark.rotates
 def test_a_listed_target_is_read_on_enter() -> None:
     log = LogReports(str(LOGS / "net-inductor"))
     few = log.report(text_limit=0)
@@ -127,6 +128,7 @@ def test_a_listed_target_is_read_on_enter() -> None:
     assert shown == ["infer", "inference", len(whole.kernels)]
 
 
+@pytest.mark.rotates
 def test_a_listed_target_of_a_saved_report_names_the_command() -> None:
     few = LogReports(str(LOGS / "net-inductor")).report(text_limit=0)
     seen: list[str] = []
@@ -140,6 +142,7 @@ def test_a_listed_target_of_a_saved_report_names_the_command() -> None:
     assert seen == ["To read it from the log: aotlens tui 'my logs::3/0'"]
 
 
+@pytest.mark.rotates
 def test_the_what_if_key_names_the_command_for_a_log() -> None:
     solved = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", extras=Extras(with_reasons))
     seen: list[str] = []
@@ -154,6 +157,7 @@ def test_the_what_if_key_names_the_command_for_a_log() -> None:
     assert "aotlens inspect 'my logs::0/0' --what-if recompute:" in seen[0]
 
 
+@pytest.mark.rotates
 def test_the_what_if_key_asks_our_solver_about_the_shown_target() -> None:
     log = str(LOGS / "net-inductor")
     reports = LogReports(log, (), TraceOptions())

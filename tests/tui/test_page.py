@@ -85,6 +85,7 @@ def test_text_of_the_users_ends_no_script() -> None:
     assert "<title>&lt;x&gt;: aotlens</title>" in page
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_a_row_lights_its_source_and_a_line_its_rows(tmp_path: Path) -> None:
     script = """
@@ -105,6 +106,7 @@ def test_a_row_lights_its_source_and_a_line_its_rows(tmp_path: Path) -> None:
     assert found == "2 on line 23"
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_every_tab_search_targets_and_dark(tmp_path: Path) -> None:
     script = """
@@ -198,6 +200,7 @@ def test_a_page_takes_no_stage(tmp_path: Path) -> None:
     assert "--stage selects a part of the text: remove it" in ended.err
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_page_of_a_step_has_its_curve_and_leads_to_the_lines(tmp_path: Path) -> None:
     answer = in_browser(

@@ -45,6 +45,7 @@ def layered_page() -> str:
     return html_page(replace(sample_report(), targets=(layered_target(),)), "layers.py")
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_an_address_opens_its_target_tab_and_row(tmp_path: Path) -> None:
     script = """
@@ -68,6 +69,7 @@ def test_an_address_opens_its_target_tab_and_row(tmp_path: Path) -> None:
     assert first == ["#Block/saved/gelu", "saved", 1]
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_an_address_names_a_line_a_target_and_what_is_missing(tmp_path: Path) -> None:
     script = """
@@ -90,6 +92,7 @@ def test_an_address_names_a_line_a_target_and_what_is_missing(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_a_drawing_folds_layers_opens_and_finds(tmp_path: Path) -> None:
     script = """
@@ -123,6 +126,7 @@ def test_a_drawing_folds_layers_opens_and_finds(tmp_path: Path) -> None:
     assert found == ["blocks.7"]
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_tables_fold_identical_layers(tmp_path: Path) -> None:
     script = """
@@ -137,6 +141,7 @@ def test_tables_fold_identical_layers(tmp_path: Path) -> None:
     assert in_browser(layered_page(), script, tmp_path, "#Block/graphs") == [4, True, 2 * LAYERS + 2]
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_a_click_on_a_title_sorts_by_value(tmp_path: Path) -> None:
     script = """
@@ -161,6 +166,7 @@ def test_a_click_on_a_title_sorts_by_value(tmp_path: Path) -> None:
     assert own == ["node", "mm_0"]
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_the_table_shows_what_the_drawing_selected(tmp_path: Path) -> None:
     script = """

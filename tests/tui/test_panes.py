@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from textual.pilot import Pilot
 
 from aotlens.model.dynamo import (
@@ -90,6 +91,7 @@ def test_the_overview_answers_the_first_questions() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_enter_on_a_line_of_the_overview_opens_its_row() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("slash", *"self.up", "enter", "enter")
@@ -163,6 +165,7 @@ def test_saved_values_stand_by_size_with_their_reasons_and_uses() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_a_use_of_a_saved_value_leads_into_the_backward_graph() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("5", "enter", "end", "enter")
@@ -171,6 +174,7 @@ def test_a_use_of_a_saved_value_leads_into_the_backward_graph() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_wrapper_steps_and_module_text_point_at_each_other() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("7", "down")
@@ -218,6 +222,7 @@ def test_diagnostics_show_their_fixes_as_differences() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_moving_in_the_source_marks_the_rows_of_the_line() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")
@@ -240,6 +245,7 @@ def test_columns_are_exact_behind_characters_of_several_bytes() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_another_target_fills_every_tab_anew() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         assert rows(app, "targets") == [

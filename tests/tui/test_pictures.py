@@ -76,6 +76,7 @@ def style_rules(text: str) -> Iterator[tuple[str, str]]:
         yield name, "; ".join(sorted(kept))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("name", "size", "keys"), PICTURES, ids=[name for name, _, _ in PICTURES])
 def test_the_picture_is_as_kept(
     name: str, size: tuple[int, int], keys: tuple[str, ...], request: pytest.FixtureRequest

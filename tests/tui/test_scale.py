@@ -48,6 +48,7 @@ def test_a_page_of_a_long_table_makes_a_page_of_rows(large: Report, monkeypatch:
     drive(scenario, AotlensApp("model.py", report=large))
 
 
+@pytest.mark.rotates
 def test_the_filter_and_the_source_find_rows_among_all(large: Report) -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")
@@ -94,6 +95,7 @@ def test_a_file_that_is_gone_is_looked_for_once(monkeypatch: pytest.MonkeyPatch)
     assert asked == ["gone.py"]
 
 
+@pytest.mark.rotates
 def test_a_key_that_brings_other_facts_lays_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
     laid_out: list[str] = []
     refresh = Screen._refresh_layout

@@ -43,6 +43,7 @@ def report_of(target: Target) -> Report:
     return replace(sample_report(), targets=(target,))
 
 
+@pytest.mark.rotates
 def test_a_folded_row_selects_its_layers_and_the_totals_follow() -> None:
     tracing, target = FakeTracing(), layered_target()
 
@@ -70,6 +71,7 @@ def test_a_folded_row_selects_its_layers_and_the_totals_follow() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+@pytest.mark.rotates
 def test_only_the_newest_answer_counts_and_a_failure_is_shown() -> None:
     tracing, target = FakeTracing(), replace(training_target(), partition=chosen_partition())
 
@@ -88,6 +90,7 @@ def test_only_the_newest_answer_counts_and_a_failure_is_shown() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+@pytest.mark.rotates
 def test_the_policy_file_is_written_after_the_user_has_seen_it(tmp_path: Path) -> None:
     tracing, target = FakeTracing(), replace(training_target(), partition=chosen_partition())
 
@@ -120,6 +123,7 @@ async def offered(app: AotlensApp, pilot: Pilot[int], tracing: FakeTracing, targ
     assert isinstance(app.screen, ConfirmScreen)
 
 
+@pytest.mark.rotates
 def test_a_file_of_the_users_stays(tmp_path: Path) -> None:
     tracing, target = FakeTracing(), replace(training_target(), partition=chosen_partition())
     own = tmp_path / "model_policy.py"
@@ -144,6 +148,7 @@ def offer_a_checkpoint(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     monkeypatch.setattr("tui.selecting.checkpoint_fix", lambda *_: Fix("Recompute `up`", (edit,)))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("fails", [False, True])
 def test_checkpoints_are_offered_once_an_edited_copy_was_traced(
     fails: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

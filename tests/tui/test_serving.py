@@ -87,6 +87,7 @@ def test_the_page_and_the_first_frame_reach_a_browser_and_nothing_stays_behind(s
     assert marked(served.mark) == []
 
 
+@pytest.mark.rotates
 @needs_proc
 def test_an_app_ends_when_its_server_is_killed(served: Served) -> None:
     async def visit() -> None:
@@ -100,6 +101,7 @@ def test_an_app_ends_when_its_server_is_killed(served: Served) -> None:
     until(lambda: not marked(served.mark))
 
 
+@pytest.mark.rotates
 def test_without_the_key_and_for_other_pages_it_is_closed(served: Served) -> None:
     async def statuses() -> list[int]:
         async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as page:
@@ -116,6 +118,7 @@ def test_without_the_key_and_for_other_pages_it_is_closed(served: Served) -> Non
     assert asyncio.run(statuses()) == [403, 403, 403]
 
 
+@pytest.mark.rotates
 def test_a_port_that_is_taken_is_one_error(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     port = served.base.rpartition(":")[2]
     assert run_command(["tui", "x.py", "--serve", "--port", port]) == 2

@@ -31,6 +31,7 @@ def footer(app: AotlensApp) -> str:
     return " ".join(bar.render_line(row).text.strip() for row in range(bar.size.height))
 
 
+@pytest.mark.rotates
 def test_a_keymap_moves_keys_in_the_app_the_footer_and_the_help(tmp_path: Path) -> None:
     settings = written(tmp_path, 'theme = "nord"\n[keys]\n"table.sort" = "f5,ctrl+o"\n"tab.saved" = "S"\n')
 
@@ -87,6 +88,7 @@ def test_every_key_is_described_by_a_sentence() -> None:
     assert names == sorted(set(names))
 
 
+@pytest.mark.rotates
 def test_palette_entries_are_sentences_with_their_keys() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("5")
@@ -105,6 +107,7 @@ def test_palette_entries_are_sentences_with_their_keys() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_the_footer_shows_the_keys_of_the_focused_pane() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")

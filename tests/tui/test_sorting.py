@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from textual.pilot import Pilot
 
 from aotlens.view.tabs.fit import fit_kind_listing, fit_line_listing, operator_listing
@@ -72,6 +73,7 @@ def header(shown: VirtualTable) -> str:
     return shown.header_text(shown.size.width - 2).plain
 
 
+@pytest.mark.rotates
 def test_o_sorts_the_table_and_marks_the_column() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")
@@ -92,6 +94,7 @@ def test_o_sorts_the_table_and_marks_the_column() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_a_click_on_a_title_sorts_and_a_filter_keeps_the_order() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")

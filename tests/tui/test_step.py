@@ -49,6 +49,7 @@ def opened(fitting: FakeFitting) -> AotlensApp:
     return AotlensApp("model.py", tracing=FakeTracing(), report=sample_report(), fitting=fitting)
 
 
+@pytest.mark.rotates
 def test_last_result_is_shown_without_a_run_and_rows_lead_to_the_source() -> None:
     fitting = FakeFitting(sample_fit_report())
 
@@ -123,6 +124,7 @@ def test_escape_cancels_a_run() -> None:
     drive(scenario, opened(fitting))
 
 
+@pytest.mark.rotates
 def test_a_snapshot_that_was_compared_is_shown_with_the_edits() -> None:
     holder = Holder("forward", "train.py", 7, "main", 9 << 20, 1)
     failed = FailedAllocation(2 << 20, 0, "train.py", 7, "main")

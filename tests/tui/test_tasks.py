@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from textual.pilot import Pilot
 
 from tests.report.sample import gpu_sample, sample_report
@@ -10,6 +11,7 @@ from tests.tui.test_panes import WHY
 from tui.app import AotlensApp
 
 
+@pytest.mark.rotates
 def test_the_largest_saved_value_and_its_cost_take_two_keys() -> None:
     tracing = FakeTracing()
 
@@ -26,6 +28,7 @@ def test_the_largest_saved_value_and_its_cost_take_two_keys() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+@pytest.mark.rotates
 def test_the_line_that_copies_most_takes_three_keys() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("7", "o", "home")
@@ -36,6 +39,7 @@ def test_the_line_that_copies_most_takes_three_keys() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_why_a_function_recompiles_takes_one_key() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("w")

@@ -88,6 +88,7 @@ def test_a_failure_shows_the_users_traceback_and_r_retries() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+@pytest.mark.rotates
 def test_escape_cancels_and_the_result_before_stays() -> None:
     tracing = FakeTracing()
 
@@ -119,6 +120,7 @@ def test_stale_answers_are_dropped() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+@pytest.mark.rotates
 def test_a_new_trace_says_what_changed() -> None:
     tracing = FakeTracing()
     old = sample_report()
@@ -155,6 +157,7 @@ def test_a_new_trace_says_what_changed() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+@pytest.mark.rotates
 def test_a_script_that_fails_after_a_trace_is_shown_as_failed() -> None:
     tracing = FakeTracing()
     sample = sample_report()
@@ -278,6 +281,7 @@ def test_a_fault_of_the_app_is_told_in_few_lines_without_the_report(monkeypatch:
     assert "sample_model" not in text
 
 
+@pytest.mark.rotates
 def test_a_key_compares_with_eager_and_the_overview_tells_the_verdict() -> None:
     tracing = FakeTracing()
 

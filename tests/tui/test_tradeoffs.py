@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from textual.pilot import Pilot
 
 from aotlens.model import FrontierPoint, Target
@@ -73,6 +74,7 @@ def test_the_saved_pane_says_what_else_could_be() -> None:
     drive(scenario, app_with_choices())
 
 
+@pytest.mark.rotates
 def test_a_recomputed_value_leads_to_its_twin() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("5")
@@ -98,6 +100,7 @@ def test_a_short_screen_keeps_the_table_and_has_the_rest_in_the_overview() -> No
     drive(scenario, app_with_choices(), size=NARROW)
 
 
+@pytest.mark.rotates
 def test_a_key_asks_for_the_other_way_and_a_refusal_leaves_what_is_shown() -> None:
     tracing = FakeTracing()
     app = AotlensApp("model.py", tracing=tracing)
@@ -130,6 +133,7 @@ def layered_target() -> Target:
     return replace(training_target(), partition=replace(partition, saved=(*partition.saved, *layers)))
 
 
+@pytest.mark.rotates
 def test_a_key_on_folded_layers_asks_for_all_of_them() -> None:
     tracing = FakeTracing()
 

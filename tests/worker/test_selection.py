@@ -104,6 +104,7 @@ def totals(target: Target) -> Totals:
     return Totals(target.partition.saved_bytes, flops, target.memory.peak_bytes)
 
 
+@pytest.mark.rotates
 def test_an_answer_has_only_totals_and_matches_its_target(tmp_path: Path) -> None:
     script, target = net_script(tmp_path)
     answer = answered(script, "save:sigmoid")
@@ -113,6 +114,7 @@ def test_an_answer_has_only_totals_and_matches_its_target(tmp_path: Path) -> Non
     assert [each.change for each in answer.partition.what_if] == ["save:sigmoid"]
 
 
+@pytest.mark.rotates
 def test_a_run_with_the_written_policy_has_the_totals_of_the_selection(tmp_path: Path) -> None:
     script, target = net_script(tmp_path)
     nodes, partition = selected(target), target.partition
@@ -171,6 +173,7 @@ def test_the_selective_checkpoint_runs_again_exactly_what_is_not_saved(tmp_path:
     assert backward.calls["aten.gelu.default"] == 2
 
 
+@pytest.mark.rotates
 def test_whole_calls_become_checkpoints_that_are_traced_on_a_copy(tmp_path: Path) -> None:
     script, target = net_script(tmp_path)
     nodes = selected(target)

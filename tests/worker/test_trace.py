@@ -107,6 +107,7 @@ def test_the_decorator_is_the_comment(client: WorkerClient, script: Path) -> Non
     assert rows(trace(client, script, source)) == [("scaled", "direct", "training", ["f32[8, 16]"])]
 
 
+@pytest.mark.rotates
 def test_a_dynamic_size(client: WorkerClient, script: Path) -> None:
     source = """\
         # aotlens: example f32[s0, 4]
@@ -169,12 +170,14 @@ def test_an_evaluation_after_the_training_is_shown(client: WorkerClient, script:
     assert answer.report["incomplete"] is None
 
 
+@pytest.mark.rotates
 def test_to_the_end(client: WorkerClient, script: Path) -> None:
     answer = trace(client, script, TRAINING, options=TraceOptions(to_end=True))
     assert answer.output.endswith("step 999\n")
     assert not answer.stopped
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("name", "frontend"), [("Model", "dynamo"), ("activate", "direct")])
 def test_a_name_without_example_is_captured_while_the_script_runs(
     client: WorkerClient, script: Path, name: str, frontend: str
@@ -363,6 +366,7 @@ def test_what_was_captured_before_a_script_ended_itself(client: WorkerClient, sc
     assert len(decode(answer.report).targets) == 1
 
 
+@pytest.mark.rotates
 def test_endless_loop_in_a_traced_function(client: WorkerClient, script: Path) -> None:
     source = "# aotlens: example f32[2]\ndef f(x):\n    while True:\n        x = x + 1\n"
     answer, _ = begun(lambda limit_s: trace(client, script, source, time_limit_s=limit_s))
