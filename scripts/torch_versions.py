@@ -1,9 +1,10 @@
 """Tries aotlens with each release of torch that it supports, in an environment of its own.
 
 `python scripts/torch_versions.py [2.11 …]` builds the wheel and, for each release, installs it with that
-torch and what the tests need (a torch for CUDA takes 6 GB; `--environments FOLDER` keeps and reuses them),
-then tries the commands there and a part of the tests, from a folder in which the checkout's own aotlens is
-not found.  The rows go to docs/torch-versions.md.  Fails where a test fails that `DIFFERENCES` does not name.
+torch and what the tests need, under the Python that runs this script (a torch for CUDA takes 6 GB;
+`--environments FOLDER` keeps and reuses them), then tries the commands there and a part of the tests, from a
+folder in which the checkout's own aotlens is not found.  The rows go to docs/torch-versions.md.  Fails where
+a test fails that `DIFFERENCES` does not name.
 """
 
 import argparse
@@ -29,6 +30,7 @@ PAGE = ROOT / "docs" / "torch-versions.md"
 RESULTS = ROOT / "build" / "torch_versions.jsonl"
 NEEDED_BYTES = 8 << 30
 """The size of an environment while pip unpacks it."""
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 RELEASES = tuple(f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1))
 
 
@@ -90,6 +92,13 @@ class Row:
     failed: tuple[str, ...]
     missing: str = ""
     """Why there is no such torch here."""
+    python: str = PYTHON
+    """The Python that tried it, without its patch number."""
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The position of torch's release, and the minor number of Python."""
+        return RELEASES.index(self.release), int(self.python.partition(".")[2])
 
 
 def main() -> int:
@@ -108,7 +117,7 @@ def main() -> int:
         copy_tests(folder / "checkout")
         for release in options.releases:
             row = tried(release, wheel, folder, options)
-            before = next((earlier for earlier in remembered() if earlier.release == release), None)
+            before = next((earlier for earlier in remembered() if earlier.pair == row.pair), None)
             remember(joined(before, row) if before is not None and options.only else row)
             print(row_text(row), flush=True)
             PAGE.write_text(page(remembered()), encoding="utf-8")
@@ -125,7 +134,7 @@ def copy_tests(folder: Path) -> None:
 
 def tried(release: str, wheel: Path, folder: Path, options: argparse.Namespace) -> Row:
     environments: Path | None = options.environments
-    environment = (environments or folder / "environments").resolve() / f"torch-{release}"
+    environment = (environments or folder / "environments").resolve() / f"torch-{release}-python-{PYTHON}"
     failure = install(release, wheel, environment)
     if failure:
         return Row(release, "", "", "", {}, (), failure)
@@ -235,8 +244,8 @@ def unexplained(row: Row) -> list[str]:
 
 
 def remember(row: Row) -> None:
-    """Store a row; rows of other releases stay in the table."""
-    rows = {other.release: other for other in remembered()} | {row.release: row}
+    """Store a row; rows of other pairs of torch and Python stay in the table."""
+    rows = {other.pair: other for other in remembered()} | {row.pair: row}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("".join(f"{json.dumps(asdict(entry))}\n" for entry in rows.values()))
 
@@ -247,9 +256,7 @@ def remembered() -> list[Row]:
     if RESULTS.exists():
         loaded = [json.loads(line) for line in RESULTS.read_text().splitlines()]
         rows = [Row(**{**data, "failed": tuple(data["failed"])}) for data in loaded]
-    return sorted(
-        (row for row in rows if row.release in RELEASES), key=lambda row: RELEASES.index(row.release)
-    )
+    return sorted((row for row in rows if row.release in RELEASES), key=lambda row: row.pair)
 
 
 def published() -> list[Row]:
@@ -258,22 +265,26 @@ def published() -> list[Row]:
     table = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
     head, *lines = [[cell.strip() for cell in line] for line in table] or [[]]
     rows = []
-    for torch, triton, works, *counts in lines:
+    for torch, python, triton, works, *counts in lines:
         release = ".".join(torch.split(".")[:2])
-        pairs = zip(head[3:], (count.replace(",", "").split(" of ") for count in counts), strict=True)
+        pairs = zip(head[4:], (count.replace(",", "").split(" of ") for count in counts), strict=True)
         checks = {title: (int(count[0]), int(count[1])) for title, count in pairs if len(count) == 2}
-        failed = tuple(re.findall(rf"^- {re.escape(release)}: `(.*)` fails\.$", text, re.MULTILINE))
+        failed = tuple(
+            re.findall(rf"^- {re.escape(release)} with Python {python}: `(.*)` fails\.$", text, re.MULTILINE)
+        )
         broken = works.replace("all work", "")
-        rows.append(Row(release, torch, triton.replace("none", ""), broken, checks, failed))
+        rows.append(Row(release, torch, triton.replace("none", ""), broken, checks, failed, python=python))
     return [row for row in rows if row.checks]
 
 
 def row_text(row: Row) -> str:
     """Return a row for the terminal, with every test that fails."""
     if row.missing:
-        return f"{row.release}: not to be had: {row.missing}"
+        return f"{row.release}: not available: {row.missing}"
     counts = ", ".join(f"{title} {passed}/{ran}" for title, (passed, ran) in row.checks.items())
-    lines = [f"{row.release}: torch {row.torch}, triton {row.triton or 'none'}: {counts}"]
+    lines = [
+        f"{row.release}: torch {row.torch}, Python {row.python}, triton {row.triton or 'none'}: {counts}"
+    ]
     lines += [f"    {row.commands}"] if row.commands else []
     lines += [f"    FAILED {test}" for test in unexplained(row)]
     return "\n".join(lines + [f"    {difference.test}: {difference.reason}" for difference in explained(row)])
@@ -281,16 +292,23 @@ def row_text(row: Row) -> str:
 
 def page(rows: list[Row]) -> str:
     titles = [check.title for check in CHECKS]
-    lines = [f"| torch | Triton | commands | {' | '.join(titles)} |", "|---" * (len(titles) + 3) + "|"]
+    lines = [
+        f"| torch | Python | Triton | commands | {' | '.join(titles)} |",
+        "|---" * (len(titles) + 4) + "|",
+    ]
     for release in RELEASES:
-        row = next((row for row in rows if row.release == release), None)
-        lines.append(f"| {' | '.join(cells(release, row))} |")
+        of_release = [row for row in rows if row.release == release]
+        lines += [f"| {' | '.join(cells(release, row))} |" for row in of_release or [None]]
     samples = "; ".join(f"{check.title}: one in {check.every}" for check in CHECKS if check.every > 1)
     differences = [
         f"- {', '.join(difference.releases)}: `{difference.test}` differs: {difference.reason}."
         for difference in DIFFERENCES
     ]
-    failing = [f"- {row.release}: `{test}` fails." for row in rows for test in unexplained(row)]
+    failing = [
+        f"- {row.release} with Python {row.python}: `{test}` fails."
+        for row in rows
+        for test in unexplained(row)
+    ]
     table = "\n".join(lines)
     return (
         HEAD
@@ -304,10 +322,16 @@ def page(rows: list[Row]) -> str:
 def cells(release: str, row: Row | None) -> list[str]:
     if row is None or row.missing:
         why = "not tried" if row is None else row.missing
-        return [release, "", why, *("" for _ in CHECKS)]
+        return [release, row.python if row is not None else "", "", why, *("" for _ in CHECKS)]
     counts = [row.checks.get(check.title, (0, 0)) for check in CHECKS]
     works = row.commands or "all work"
-    return [row.torch, row.triton or "none", works, *(f"{passed:,} of {ran:,}" for passed, ran in counts)]
+    return [
+        row.torch,
+        row.python,
+        row.triton or "none",
+        works,
+        *(f"{passed:,} of {ran:,}" for passed, ran in counts),
+    ]
 
 
 HEAD = """\
@@ -317,7 +341,8 @@ HEAD = """\
 
 aotlens uses private names of torch, all of them in `aotlens/torch_api/`, so each release is tried: the
 wheel in an environment of its own, with the build of torch that pip finds (its name is in the table), on a
-machine without a GPU. `make torch-versions` does that. Another release gives one warning.
+machine without a GPU. `make torch-versions` does that; with `PYTHON=python3.13 VENV=.venv-3.13`, under that
+Python. Another release of torch gives one warning.
 
 """
 TEXT = """

@@ -284,8 +284,9 @@ def test_why_kernels_are_apart(rows: dict[str, Rows]) -> None:
     assert (pair.call, pair.kernel) == (0, rows["both_sums"].kernels[0].name)
     assert pair.is_produced
     assert pair.torch
-    assert pair.span is not None
-    assert pair.span.line == both_sums.__code__.co_firstlineno + 1
+    names_nodes = not torch.__version__.startswith("2.11.")  # docs/torch-versions.md
+    line = pair.span.line if pair.span is not None else None
+    assert line == (both_sums.__code__.co_firstlineno + 1 if names_nodes else None)
 
 
 def test_a_library_call_takes_no_other_work_in(rows: dict[str, Rows]) -> None:
