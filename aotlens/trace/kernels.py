@@ -10,6 +10,7 @@ from aotlens.model.report import Kernel, LiveValue, Memory, Partition, SavedValu
 from aotlens.model.source import Phase
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graphs.records import Graph, Line
+from aotlens.trace.graphs.text import is_device_mode
 from aotlens.trace.output_code import Call, OutputCode, code_id, parse_code
 from aotlens.trace.source.columns import widest_from
 from aotlens.trace.source.lines import Locate, first_spans
@@ -115,7 +116,7 @@ def _innermost(stack: str, locate: Locate) -> Iterator[Span]:
 
     torch logs no end of an expression: its carets run to the end of the line.
     """
-    frames = _FRAME.findall(stack)
+    frames = [frame for frame in _FRAME.findall(stack) if not is_device_mode(frame[0])]
     if not frames:
         return
     file, number, function, code, before, carets = frames[-1]

@@ -9,9 +9,16 @@ from collections.abc import Iterator
 from aotlens.model.report import Target
 from aotlens.model.target_facts import Known, Origin
 from aotlens.trace.facts import CompilationFacts
+from aotlens.trace.graphs.text import DEVICE_MODE
 from aotlens.view.quantities import counted
 
 __all__ = ["origins_of"]
+
+
+DEFAULT_DEVICE = (
+    "the program sets a default device, and torch logs that mode's own line for each call: pass `device=`, or"
+    " move with `.to()`"
+)
 
 
 def origins_of(target: Target, facts: CompilationFacts, has_metadata: bool) -> tuple[Origin, ...]:
@@ -44,6 +51,8 @@ def _graphs(target: Target, facts: CompilationFacts) -> Iterator[Row]:
     if facts.records("aotautograd_cache_hit"):
         why = "the graphs come from a cache, with the lines of the file that filled it"
         yield "lines of AOT graphs", "unknown", why
+    elif DEVICE_MODE in facts.text("dynamo_output_graph").replace("\\", "/"):
+        yield "lines", "unknown", DEFAULT_DEVICE
     else:
         yield "lines", "logged", "the comments of the graphs; columns are not logged"
     if target.partition is not None:
@@ -67,11 +76,9 @@ def _code(target: Target, facts: CompilationFacts) -> Iterator[Row]:
         source = "provenance" if has_stacks else "names of nodes and operators in the generated code"
         yield "lines of kernels", "logged" if has_stacks else "derived", source
         if without:
-            yield (
-                f"lines of {counted(without, 'kernel')}",
-                "unknown",
-                "set INDUCTOR_PROVENANCE=1 to have them logged",
-            )
+            is_hidden = DEVICE_MODE in facts.text("dynamo_output_graph").replace("\\", "/")
+            why = DEFAULT_DEVICE if is_hidden else "set INDUCTOR_PROVENANCE=1 to have them logged"
+            yield f"lines of {counted(without, 'kernel')}", "unknown", why
     if target.memory is not None:
         source = (
             "allocations of the generated code" if target.kernels else "sizes and last readers in the graphs"

@@ -94,3 +94,15 @@ def test_a_mapping_leads_to_the_files(checkout: Path, tmp_path: Path) -> None:
     report = build_report(open_trace(LOG), "", None, Sources(workspace))
     assert report.targets[0].span is not None
     assert report.targets[0].span.file == str((elsewhere / "gpt.py").resolve())
+
+
+def test_a_default_device_hides_the_lines_of_graphs_but_not_of_kernels() -> None:
+    """torch logs the mode's own frame for each call, and the user's with it only in the stacks of kernels."""
+    report = build_report(open_trace(HERE / "logs" / "default_device-inductor"), "test")
+    (target,) = report.targets
+    origins = {origin.fact: origin for origin in target.origins}
+    assert origins["lines"].known == "unknown"
+    assert "default device" in origins["lines"].source
+    spans = [span for kernel in target.kernels for span in kernel.spans]
+    assert {span.line for span in spans} >= {15, 16}
+    assert all(span.file.endswith("default_device.py") for span in spans)

@@ -11,11 +11,14 @@ from dataclasses import replace
 
 from aotlens.trace.graphs.records import Argument, Graph, GraphNode, Line, Result
 
-__all__ = ["parse_graph"]
+__all__ = ["DEVICE_MODE", "is_device_mode", "parse_graph"]
 
 MAX_EXPRESSION = 200_000
 """Characters of one node's expression; a concatenation of 10,000 tensors is shorter."""
 MAX_NODES = 500_000
+DEVICE_MODE = "torch/utils/_device.py"
+"""The mode of a default device (`torch.set_default_device`, `with torch.device(…)`), through which every call
+of the program goes: of its stack, torch logs this frame alone."""
 
 _CLASS = re.compile(r"^\s*class ([\w<>]+)\(")
 _FILE = re.compile(r"File: (.*?):(\d{1,9}) in (.+?), code: (.*)$")
@@ -50,6 +53,11 @@ _PLAIN = (
     ast.cmpop,
     ast.expr_context,
 )
+
+
+def is_device_mode(file: str) -> bool:
+    """Return True for the frame that replaces the user's where the program has a default device."""
+    return file.replace("\\", "/").endswith(DEVICE_MODE)
 
 
 def parse_graph(text: str) -> Graph:
@@ -124,7 +132,8 @@ class _Reader:
 
     def _read_comment(self, text: str) -> None:
         match = _FILE.search(text)
-        self._line = Line(match[1], int(match[2]), match[3], match[4]) if match else None
+        has_line = match is not None and not is_device_mode(match[1])
+        self._line = Line(match[1], int(match[2]), match[3], match[4]) if match and has_line else None
         region = _REGION.search(text)
         self._region = region[1] if region else ""
 
