@@ -75,7 +75,9 @@ def age(elapsed_s: float) -> str:
 
 
 def human_us(elapsed_us: float) -> str:
-    """`8 ns`, `0.31 µs`, `37.7 µs`, `1.20 ms`."""
+    """`8 ns`, `0.31 µs`, `37.7 µs`, `1.20 ms`, `25.7 s`."""
+    if elapsed_us >= 1e6:
+        return human_ms(elapsed_us / 1000)
     if elapsed_us >= 1000:
         return f"{elapsed_us / 1000:.2f} ms"
     if elapsed_us >= 10:

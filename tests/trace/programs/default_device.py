@@ -1,5 +1,7 @@
 """A training step of a program that sets a default device."""
 
+import sys
+
 import torch
 from torch import nn
 
@@ -17,4 +19,4 @@ class Block(nn.Module):
 
 
 if __name__ == "__main__":
-    torch.compile(Block())(torch.randn(4, 8)).sum().backward()
+    torch.compile(Block(), backend=sys.argv[1])(torch.randn(4, 8)).sum().backward()
