@@ -39,9 +39,12 @@ class Server:
     process: "subprocess.Popen[bytes]"
     path: str
     pipe: int
+    owner: int
 
     def stop(self) -> None:
-        """End it and what it runs."""
+        """End it and what it runs, unless this process is a fork of the one that started it."""
+        if os.getpid() != self.owner:
+            return
         os.close(self.pipe)
         self.process.wait()
         shutil.rmtree(Path(self.path).parent)
@@ -64,7 +67,7 @@ def server() -> Server:
             pass_fds=(listening.fileno(), reading),
         )
     os.close(reading)
-    started = Server(process, path, writing)
+    started = Server(process, path, writing, os.getpid())
     atexit.register(started.stop)
     return started
 

@@ -1,12 +1,14 @@
 """Compare a command in a fork of the loaded process with the same command in its own process."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.command import Ended, forked, python
-from tests.forked import start
+from tests.forked import Server, start
 
 PROGRAMS = {
     "streams": "import sys; print('out'); sys.stderr.write('err\\n'); print(sys.stdin.read() == '')",
@@ -54,3 +56,13 @@ def test_a_bound_command_ends_with_its_client() -> None:
         assert output.readline() == b"waits\n"
         child.connection.close()
         assert output.read() == b""  # the other end is closed
+
+
+def test_a_fork_of_a_test_process_leaves_the_server_alone(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=reading) as process:
+        os.close(reading)
+        Server(process, str(tmp_path / "socket"), writing, os.getpid() + 1).stop()
+        assert (process.poll(), tmp_path.exists()) == (None, True)
+        Server(process, str(tmp_path / "socket"), writing, os.getpid()).stop()
+        assert (process.poll() is not None, tmp_path.exists()) == (True, False)
