@@ -33,6 +33,7 @@ from tui.keys import APP_BINDINGS
 from tui.panes.base import Subject
 from tui.panes.registry import KERNELS_TAB
 from tui.preferences import Preferences, Remembered, checked
+from tui.served import is_served, server_pid
 from tui.tracing import NONE, Questions
 from tui.widgets.palette import Palette, needs_palette
 from tui.widgets.plain import PlainText, is_plain
@@ -175,7 +176,7 @@ class AotlensApp(App[int]):
         for problem in self.settings.problems:
             self.notify(problem, title="Settings", severity="warning", timeout=10, markup=False)
         if is_served():
-            self.set_interval(ALONE_S, partial(self._end_alone, os.getppid()))
+            self.set_interval(ALONE_S, partial(self._end_alone, server_pid()))
         if self.report is not None:
             self._take(self.report, "")
         elif self.tracing is not None:
@@ -459,8 +460,3 @@ def default_keys() -> tuple[dict[str, tuple[str, ...]], ...]:
 def color_system(app: App[int]) -> str | None:
     """Return Rich's name for the colours of the terminal: `truecolor`, `256`, …"""
     return app.console.color_system
-
-
-def is_served() -> bool:
-    """Return True if textual-serve started this process, with a browser as its terminal."""
-    return os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver")

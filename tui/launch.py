@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotlens.errors import UserError
-from tui.app import AotlensApp, is_served
+from tui.app import AotlensApp
 from tui.endings import ended_by_signals, exit_code
 from tui.fitting import CommandFitting
 from tui.messages import ReportReady
@@ -23,6 +23,7 @@ from tui.preferences import (
     state_file,
     write_remembered,
 )
+from tui.served import is_served
 from tui.tracing import TraceTarget, WorkerTracing
 from tui.watching import watch_sources
 

@@ -20,6 +20,7 @@ from textual_serve.app_service import AppService
 from textual_serve.server import Server
 
 from aotlens.errors import UserError
+from tui.served import SERVER_PID
 
 SHUTDOWN_S = 10.0
 """The time that the apps have to end their workers when the server ends."""
@@ -125,5 +126,7 @@ def serve(
     command: Sequence[str], title: str, listening: socket.socket, announce: Callable[[str], None]
 ) -> int:
     """Serve the command's app to browsers until Ctrl-C; returns the exit code."""
+    if os.name != "nt":  # there a shell is the app's parent
+        os.environ[SERVER_PID] = str(os.getpid())
     AppServer(command, title, listening).run(announce)
     return 0
