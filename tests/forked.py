@@ -46,7 +46,11 @@ class Server:
         if os.getpid() != self.owner:
             return
         os.close(self.pipe)
-        self.process.wait()
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:  # it is loading torch, and runs nothing yet
+            self.process.kill()
+            self.process.wait()
         shutil.rmtree(Path(self.path).parent)
 
 
