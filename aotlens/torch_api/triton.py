@@ -46,8 +46,14 @@ def mute_triton_analysis_log() -> Iterator[None]:
         logger.removeFilter(_is_no_triton_analysis_error)
 
 
+ANALYSIS_ERRORS = tuple(
+    f"Encountered an exception in identify_{kind}_tensors" for kind in ("accessed", "mutated")
+)
+"""The second in torch 2.11."""
+
+
 def _is_no_triton_analysis_error(record: logging.LogRecord) -> bool:
-    return not str(record.msg).startswith("Encountered an exception in identify_accessed_tensors")
+    return not str(record.msg).startswith(ANALYSIS_ERRORS)
 
 
 def triton_operators() -> dict[Any, Callable[..., Any]]:

@@ -146,7 +146,8 @@ def test_dropout_draws_on_the_gpu() -> None:
         return functional.dropout(x, 0.5).relu()
 
     target = target_of(dropped, torch.randn(64, 128, requires_grad=True))
-    assert "triton_helpers.rand" in "".join(kernel.source for kernel in target.kernels)
+    source = "".join(kernel.source for kernel in target.kernels)
+    assert "triton_helpers.rand" in source or "tl.rand(" in source  # the second with torch 2.11
 
 
 @pytest.mark.rotates

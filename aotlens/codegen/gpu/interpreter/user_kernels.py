@@ -3,6 +3,7 @@
 Invariant: they keep the user's block sizes, to which their grids belong.
 """
 
+import inspect
 from typing import Any
 
 from aotlens.codegen.gpu.interpreter.records import UserLaunch
@@ -35,7 +36,7 @@ def launch_user_kernel(kernel: Any, arguments: tuple[Any, ...]) -> tuple[int, in
     wanted = meta.get("extra_launcher_args", ())
     count = len(arguments) - len(wanted)
     constants = kernel.triton_meta["constants"]
-    constexprs = set(meta.get("declared_constexpr_names", ())) | config.kwargs.keys()
+    constexprs = set(_declared_constexprs(kernel)) | config.kwargs.keys()
     names = [name for name in kernel.triton_meta["signature"] if name not in constexprs]
     passed = dict(zip(names, arguments[:count], strict=True))
     none = {name: None for name in names if name in constants and constants[name] is None}
@@ -44,3 +45,12 @@ def launch_user_kernel(kernel: Any, arguments: tuple[Any, ...]) -> tuple[int, in
     x, y, z = expression.eval_slow(dict(zip(wanted, arguments[count:], strict=True)))
     kernel.fn[x, y, z](**{**passed, **none, **fixed, **config.kwargs})
     return int(x), int(y), int(z)
+
+
+def _declared_constexprs(kernel: Any) -> list[str]:
+    """Return the parameters that the kernel declares as `tl.constexpr`; torch 2.11 does not list them."""
+    declared: list[str] | None = kernel.inductor_meta.get("declared_constexpr_names")
+    if declared is not None:
+        return declared
+    parameters = inspect.signature(kernel.fn.fn).parameters.values()
+    return [parameter.name for parameter in parameters if "constexpr" in str(parameter.annotation)]
