@@ -26,7 +26,17 @@ from aotlens.errors import UserError
 from aotlens.fit.job import FitJob
 from aotlens.model.fit import Fit
 from aotlens.view.quantities import human_bytes
-from scripts.fit_table import EXAMPLES, PAGE, ROOT, argv_of, calls_of, in_fork, recipes, rows_of
+from scripts.fit_table import (
+    EXAMPLES,
+    PAGE,
+    ROOT,
+    argv_of,
+    calls_of,
+    in_fork,
+    not_compared,
+    recipes,
+    rows_of,
+)
 from scripts.marked_tables import write_table
 
 BEGIN, END = "<!-- written by scripts/fit_gpu_table.py -->", "<!-- end of the table of a GPU -->"
@@ -350,9 +360,7 @@ def table(machine: dict[str, str], rows: Sequence[GpuRow]) -> str:
         "|---|---|---|---|---|---|",
         *map(_table_row, done),
     ]
-    if missing := [row for row in rows if row.problem]:
-        lines += ["", "Not compared:", "", *(f"- `{row.script}`: {row.problem}" for row in missing)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *not_compared((row.script, row.problem) for row in rows)])
 
 
 def _largest_error(row: GpuRow) -> float:

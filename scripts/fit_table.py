@@ -236,9 +236,13 @@ def table(rows: Sequence[Row]) -> str:
         "|---|---|---|---|",
         *map(_table_row, done),
     ]
-    if missing := [row for row in rows if row.problem]:
-        lines += ["", "Not compared:", "", *(f"- `{row.script}`: {row.problem}" for row in missing)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *not_compared((row.script, row.problem) for row in rows)])
+
+
+def not_compared(problems: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the lines below a table: each script that has a problem, with it."""
+    missing = [f"- `{script}`: {problem}" for script, problem in problems if problem]
+    return ["", "Not compared:", "", *missing] if missing else []
 
 
 def _table_row(row: Row) -> str:
