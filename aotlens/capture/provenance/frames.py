@@ -15,7 +15,7 @@ import torch
 from aotlens.ir.origin import Frames
 from aotlens.model.report import AFTER
 
-_AOTLENS = str(Path(__file__).resolve().parents[2]) + os.sep
+_AOTLENS = str(Path(__file__).absolute().parents[2]) + os.sep  # not resolved: code has the path of its import
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))

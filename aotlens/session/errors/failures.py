@@ -20,7 +20,7 @@ from aotlens.worker.syntax_failure import failure_of_syntax
 
 __all__ = ["exit_status", "failure_of", "user_traceback"]
 
-_PACKAGE = str(Path(__file__).resolve().parents[2])
+_PACKAGE = str(Path(__file__).absolute().parents[2])
 TEXT = "<aotlens "
 GENERATED = ("<frozen", TEXT, "<eval_with_key>")
 """Prefixes of names that are no files: Python's own modules, our module texts, Dynamo's graphs."""
