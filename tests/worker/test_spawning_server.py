@@ -256,7 +256,7 @@ def _elsewhere(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "aotlens", *words],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": path, "NO_COLOR": "1"},
+        env=os.environ | {"PYTHONPATH": path, "NO_COLOR": "1", "USERNAME": "ada"},  # as Windows sets it
         capture_output=True,
         text=True,
         timeout=ANSWER_S,
