@@ -23,7 +23,7 @@ from tui.preferences import (
     state_file,
     write_remembered,
 )
-from tui.served import is_served
+from tui.served import end_after_server, is_served
 from tui.tracing import TraceTarget, WorkerTracing
 from tui.watching import watch_sources
 
@@ -138,6 +138,8 @@ def shown(app: AotlensApp) -> int:
         with ended_by_signals(app.end):
             await app.run_async()
 
+    if is_served():
+        end_after_server()
     asyncio.run(play())
     if not is_served():
         problem = write_remembered(state_file(), app.remembered)

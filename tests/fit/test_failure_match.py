@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.fit.child import fit_script
 from aotlens.fit.failure_match import match_failure
-from aotlens.fit.job import FitJob
 from aotlens.fit.snapshot import read_snapshot
+from aotlens.model.codec import loads
 from aotlens.model.edits import edited
 from aotlens.model.fit import Fit, FitAllocation, FitMoment, FitPlan, FitPoint, GpuFit
 from aotlens.model.memory_snapshot import FailureMatch
@@ -254,10 +253,10 @@ def test_a_failure_on_a_real_gpu_is_predicted_to_the_byte() -> None:
     """Five of twelve layers had run: the failing line is compared in the run that it failed in."""
     folder = Path(__file__).parent / "snapshots"
     (snapshot,) = read_snapshot(str(folder / "h200-oom.pickle"))
-    end, report = fit_script(FitJob(str(folder / "train_oom.py"), gpu="h200"))
-    assert end.failure is None
-    assert report.fit is not None
-    match = match_failure(snapshot, report.fit, "train_oom.py")
+    ended = aotlens("fit", "--gpu", "h200", "--format", "json", folder / "train_oom.py")
+    fit = loads(ended.out).fit
+    assert fit is not None, ended.err
+    match = match_failure(snapshot, fit, "train_oom.py")
     assert match.when == "when the failing line runs"
     assert [row.predicted_bytes for row in match.holders] == [row.holder.size_bytes for row in match.holders]
     assert sum(row.predicted_bytes for row in match.holders) == match.held_bytes

@@ -1,14 +1,14 @@
 """What cuBLAS keeps counts once for each thread that calls it, in the peak and in what is reserved."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from aotlens.fit.child import fit_script
-from aotlens.fit.job import FitJob
 from aotlens.fit.library_workspaces import LibraryWorkspaces
+from aotlens.model.codec import loads
+from aotlens.model.fit import Fit
+from tests.command import aotlens
 
 MIB = 1 << 20
 TRAINING = """
@@ -21,17 +21,23 @@ for _ in range(3):
 """
 
 
+def fit_of(script: Path, gpu: str) -> Fit:
+    ended = aotlens("fit", "--gpu", gpu, "--format", "json", script, cwd=script.parent)
+    assert ended.code == 0, ended.err
+    fit = loads(ended.out).fit
+    assert fit is not None
+    return fit
+
+
 def workspaces(tmp_path: Path, gpu: str, bias: bool = True, device: str = "cuda") -> list[tuple[str, int]]:
     """Return the phase and bytes of each workspace."""
     script = tmp_path / "train.py"
     script.write_text(TRAINING.format(bias=bias, device=device), encoding="utf-8")
-    end, report = fit_script(FitJob(str(script), gpu=gpu))
-    assert end.failure is None
-    assert report.fit is not None
-    kinds = {row.kind: row.bytes for row in report.fit.by_kind}
+    fit = fit_of(script, gpu)
+    kinds = {row.kind: row.bytes for row in fit.by_kind}
     found = [
         (each.span.file if each.span is not None else "", each.bytes)
-        for each in report.fit.allocations
+        for each in fit.allocations
         if each.kind == "library workspace"
     ]
     assert sum(size for _, size in found) == kinds.get("library workspace", 0)
@@ -90,24 +96,14 @@ for _ in range(3):
 """
 
 
-@pytest.fixture
-def no_default_device() -> Iterator[None]:
-    yield
-    torch.set_default_device(None)
-
-
-@pytest.mark.usefixtures("no_default_device")
 @pytest.mark.parametrize("setup", ["", 'torch.set_default_device("cuda")'], ids=["", "default device"])
 def test_dropout_is_one_operator_and_each_operator_has_its_line(tmp_path: Path, setup: str) -> None:
     """As on a GPU; a default device is a mode, whose frames are between compiled code and its operators."""
     script = tmp_path / "train.py"
     script.write_text(DROPPED.format(setup=setup), encoding="utf-8")
-    end, report = fit_script(FitJob(str(script), gpu="h100"))
-    assert end.failure is None
-    assert report.fit is not None
     lines = {
         each.op: each.span.line
-        for each in report.fit.allocations
+        for each in fit_of(script, "h100").allocations
         if each.phase == "forward" and each.span is not None
     }
     assert lines["aten.sin.default"] == 9
