@@ -64,6 +64,8 @@ def parts(sm: str) -> tuple[Part, ...]:
         "-q",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:benchmark",  # where that plugin is installed, its warning about -n is an error under our settings
         "--show-capture=no",
         "-m",
         "gpu",
