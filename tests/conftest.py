@@ -106,8 +106,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     every = config.getoption("--update-goldens")  # otherwise three quarters of the files would stay
 
     def runs(item: pytest.Item) -> bool:
-        marker = item.get_closest_marker("rotates")
-        return marker is None or chosen.runs(item.name, *marker.args, is_named=every or item.path in named)
+        is_named = every or item.path in named
+        markers = item.iter_markers("rotates")  # a function's, and that of a case which only runs nightly
+        return all(chosen.runs(item.name, *marker.args, is_named=is_named) for marker in markers)
 
     waiting = [item for item in items if not runs(item)]
     if waiting:

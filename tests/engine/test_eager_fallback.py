@@ -225,7 +225,7 @@ def test_a_method_of_a_module_is_what_is_compiled_and_not_its_forward(tmp_path: 
 
 
 def test_what_a_library_compiles_while_it_is_imported_need_not_be_called(tmp_path: Path) -> None:
-    package = tmp_path / "site-packages" / "attention"
+    package = tmp_path / "site-packages" / "library_of_layers"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(
         "import torch\n\n\ndef flex(x):\n    return x * 2\n\n\n"
@@ -235,9 +235,9 @@ def test_what_a_library_compiles_while_it_is_imported_need_not_be_called(tmp_pat
     ran = run(
         tmp_path,
         f"import sys; sys.path.insert(0, {str(package.parent)!r})\n"
-        "import attention, torch\n"
+        "import library_of_layers, torch\n"
         "def step(x):\n    return x + 1\n"
-        "attention.prepare(step)\n"
+        "library_of_layers.prepare(step)\n"
         "torch.compile(lambda x: x.sin())(torch.ones(2))\n",
     )
     assert [(record.name, record.cause) for record in ran.not_compiled] == [("step", "not called")]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from aotlens.fit.child import fit_script
 from aotlens.fit.failure_match import match_failure
+from aotlens.fit.job import FitJob
 from aotlens.fit.snapshot import read_snapshot
-from aotlens.model.codec import loads
 from aotlens.model.edits import edited
 from aotlens.model.fit import Fit, FitAllocation, FitMoment, FitPlan, FitPoint, GpuFit
 from aotlens.model.memory_snapshot import FailureMatch
@@ -16,6 +17,7 @@ from aotlens.model.source import Span
 from aotlens.render.html.build import html_page
 from aotlens.view.step_memory.failures import avoided_lines, match_lines
 from aotlens.worker.fit_results import open_fit_results
+from scripts.fit_table import in_fork
 from tests.command import aotlens
 from tests.fit.snapshot_files import STACKS, block, failed_step, frame, out_of_memory, segment, write
 
@@ -253,9 +255,9 @@ def test_a_failure_on_a_real_gpu_is_predicted_to_the_byte() -> None:
     """Five of twelve layers had run: the failing line is compared in the run that it failed in."""
     folder = Path(__file__).parent / "snapshots"
     (snapshot,) = read_snapshot(str(folder / "h200-oom.pickle"))
-    ended = aotlens("fit", "--gpu", "h200", "--format", "json", folder / "train_oom.py")
-    fit = loads(ended.out).fit
-    assert fit is not None, ended.err
+    job = FitJob(str(folder / "train_oom.py"), gpu="h200")
+    fit, problem = in_fork(lambda: fit_script(job)[1].fit)  # the command would also search for edits that fit
+    assert fit is not None, problem
     match = match_failure(snapshot, fit, "train_oom.py")
     assert match.when == "when the failing line runs"
     assert [row.predicted_bytes for row in match.holders] == [row.holder.size_bytes for row in match.holders]
