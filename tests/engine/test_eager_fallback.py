@@ -11,9 +11,11 @@ import torch
 import aotlens.pipeline
 from aotlens.errors import BackendError, InternalError, UnknownValueError, UnsupportedError
 from aotlens.frontends.dynamo import aotlens_backend, dynamo_backend
+from aotlens.model.codec import loads
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.session.run import ScriptRun, run_compiled
+from tests.command import aotlens as command
 
 EAGER = CompileOptions(backend="eager", strict=False)
 STAGE_FUNCTIONS = (
@@ -232,15 +234,18 @@ def test_what_a_library_compiles_while_it_is_imported_need_not_be_called(tmp_pat
         "class Layer:\n    compiled = torch.compile(flex)\n\n\n"
         "def prepare(function):\n    return torch.compile(function)\n"
     )
-    ran = run(
-        tmp_path,
+    script = tmp_path / "script.py"
+    script.write_text(
         f"import sys; sys.path.insert(0, {str(package.parent)!r})\n"
         "import library_of_layers, torch\n"
         "def step(x):\n    return x + 1\n"
         "library_of_layers.prepare(step)\n"
         "torch.compile(lambda x: x.sin())(torch.ones(2))\n",
+        encoding="utf-8",
     )
-    assert [(record.name, record.cause) for record in ran.not_compiled] == [("step", "not called")]
+    ended = command("inspect", "--backend", "eager", "--format", "json", script, cwd=tmp_path)
+    found = [(record.name, record.cause) for record in loads(ended.out).not_compiled]
+    assert found == [("step", "not called")]
 
 
 def test_only_the_default_backend_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
