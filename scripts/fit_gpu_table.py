@@ -29,13 +29,14 @@ from aotlens.view.quantities import human_bytes
 from scripts.fit_table import (
     EXAMPLES,
     PAGE,
+    RECIPES,
     ROOT,
     argv_of,
     calls_of,
     in_fork,
-    not_compared,
     recipes,
     rows_of,
+    table_text,
 )
 from scripts.marked_tables import write_table
 
@@ -44,7 +45,6 @@ RESULTS = ROOT / "benchmarks" / "results" / "fit-gpu.json"
 WORKERS = 12
 MOST_EVENTS = 1_000_000
 """Of the allocator's history."""
-RECIPES = "corpus/programs/recipes"
 LARGER: dict[str, dict[str, str]] = {
     "examples/train_gpt.py": {
         "context: int = 64": "context: int = 512",
@@ -353,14 +353,12 @@ def table(machine: dict[str, str], rows: Sequence[GpuRow]) -> str:
     """Return Markdown, with scripts without figures and their reasons below."""
     done = sorted((row for row in rows if not row.problem), key=_largest_error)
     within = sum(_largest_error(row) <= 0.05 for row in done)
-    lines = [
+    return table_text(
         f"{machine['gpu']}, torch {machine['torch']}: both within 5 % for {within} of {len(done)} scripts.",
-        "",
-        "| script | allocated, predicted | measured | reserved, predicted | measured | as you run it |",
-        "|---|---|---|---|---|---|",
-        *map(_table_row, done),
-    ]
-    return "\n".join([*lines, *not_compared((row.script, row.problem) for row in rows)])
+        ("allocated, predicted", "measured", "reserved, predicted", "measured", "as you run it"),
+        map(_table_row, done),
+        ((row.script, row.problem) for row in rows),
+    )
 
 
 def _largest_error(row: GpuRow) -> float:

@@ -229,20 +229,21 @@ def table(rows: Sequence[Row]) -> str:
     """Return Markdown, with scripts without figures and their reasons below."""
     done = sorted((row for row in rows if not row.problem), key=lambda row: abs(row.error))
     within = [sum(abs(row.error) <= limit for row in done) for limit in (0.05, 0.10)]
-    lines = [
+    return table_text(
         f"{len(done)} scripts: {within[0]} within 5 %, {within[1]} within 10 %.",
-        "",
-        "| script | predicted | measured | predicted / measured |",
-        "|---|---|---|---|",
-        *map(_table_row, done),
-    ]
-    return "\n".join([*lines, *not_compared((row.script, row.problem) for row in rows)])
+        ("predicted", "measured", "predicted / measured"),
+        map(_table_row, done),
+        ((row.script, row.problem) for row in rows),
+    )
 
 
-def not_compared(problems: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the lines below a table: each script that has a problem, with it."""
+def table_text(
+    summary: str, columns: Sequence[str], rows: Iterable[str], problems: Iterable[tuple[str, str]]
+) -> str:
+    """Return a summary, a table of scripts, and each script that has a problem instead of figures."""
+    head = [summary, "", f"| script | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
     missing = [f"- `{script}`: {problem}" for script, problem in problems if problem]
-    return ["", "Not compared:", "", *missing] if missing else []
+    return "\n".join((*head, *rows, *(("", "Not compared:", "", *missing) if missing else ())))
 
 
 def _table_row(row: Row) -> str:

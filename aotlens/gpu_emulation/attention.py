@@ -4,7 +4,6 @@ Torch's selector uses the device on which it runs, and on a CPU decomposes atten
 other cases. Invariant: this applies to fake tensors only; real tensors use torch's own selection.
 """
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from aotlens.codegen.gpu.attention import (
 )
 from aotlens.codegen.gpu.interpreter.cpu_kernels import register_cpu_kernels
 from aotlens.codegen.gpu.targets import find_target
+from aotlens.gpu_emulation.operator_kernels import overriding_kernels
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.modes import mode_callbacks
 
@@ -58,16 +58,12 @@ def gpu_attention(gpu: str) -> Iterator[None]:
         call = AttentionCall(query, key, value, mask, dropout_p, is_causal, enable_gqa)
         return _recorded(call, choose_attention_kernel(call, target.compute_capability), scale)
 
-    kernels, cpu_kernels = torch.library.Library("aten", "IMPL"), register_cpu_kernels()
+    cpu_kernels = register_cpu_kernels()
     chosen_steps.clear()
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
-            for key in KEYS:
-                kernels.impl(NAME, attention, key)
-        yield
+        with overriding_kernels((NAME, attention, key) for key in KEYS):
+            yield
     finally:
-        kernels._destroy()
         cpu_kernels._destroy()
 
 

@@ -6,7 +6,6 @@ ATen/autocast_mode.h. Invariant: an operator is cast at its outermost call, as i
 per region.
 """
 
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 
 from aotlens.codegen.gpu.offline.context import Replacement
+from aotlens.gpu_emulation.operator_kernels import overriding_kernels
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.modes import keys_without_cuda_autocast
 from aotlens.torch_api.operators import pytree
@@ -79,24 +79,24 @@ def assumed_casts() -> tuple[str, ...]:
 def cuda_autocast() -> Iterator[None]:
     """Within the context, operators on fake CUDA tensors are cast as on a GPU."""
     _regions.clear()
-    kernels = torch.library.Library("aten", "IMPL")
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
-            for names, rule in (
-                (NARROW, _narrow),
-                (WIDE, _wide),
-                (WIDE_BY_DTYPE, _wide_by_dtype),
-                (WIDEST, _widest),
-            ):
-                for name in names:
-                    packet, _, overload = name.partition(".")
-                    operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
-                    kernels.impl(name, rule(operator), "AutocastCUDA")
-        yield
+        with overriding_kernels(_casting_kernels()):
+            yield
     finally:
         _casts.clear()
-        kernels._destroy()
+
+
+def _casting_kernels() -> Iterator[tuple[str, Callable[..., Any], str]]:
+    for names, rule in (
+        (NARROW, _narrow),
+        (WIDE, _wide),
+        (WIDE_BY_DTYPE, _wide_by_dtype),
+        (WIDEST, _widest),
+    ):
+        for name in names:
+            packet, _, overload = name.partition(".")
+            operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
+            yield name, rule(operator), "AutocastCUDA"
 
 
 def autocast_replacements(with_cpu: bool) -> Iterator[Replacement]:

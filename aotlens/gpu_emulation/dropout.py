@@ -3,14 +3,11 @@
 A GPU that is absent looks like the CPU to torch's C++, which would draw, compare and multiply one by one.
 """
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
-
 from aotlens.capture.operators import aten
+from aotlens.gpu_emulation.operator_kernels import overriding_kernels
 from aotlens.torch_api.fake import FakeTensor
 
 __all__ = ["gpu_dropout"]
@@ -19,18 +16,9 @@ OPERATOR = aten.dropout.default
 KEYS = ("CUDA", "AutogradCUDA")
 
 
-@contextmanager
-def gpu_dropout() -> Iterator[None]:
+def gpu_dropout() -> AbstractContextManager[None]:
     """Within the context, dropout of fake tensors on a GPU is `aten.native_dropout`."""
-    kernels = torch.library.Library("aten", "IMPL")
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
-            for key in KEYS:
-                kernels.impl("dropout", _dropout, key)
-        yield
-    finally:
-        kernels._destroy()
+    return overriding_kernels(("dropout", _dropout, key) for key in KEYS)
 
 
 def _dropout(x: Any, p: float, train: bool) -> Any:

@@ -51,7 +51,7 @@ def _graphs(target: Target, facts: CompilationFacts) -> Iterator[Row]:
     if facts.records("aotautograd_cache_hit"):
         why = "the graphs come from a cache, with the lines of the file that filled it"
         yield "lines of AOT graphs", "unknown", why
-    elif DEVICE_MODE in facts.text("dynamo_output_graph").replace("\\", "/"):
+    elif _has_default_device(facts):
         yield "lines", "unknown", DEFAULT_DEVICE
     else:
         yield "lines", "logged", "the comments of the graphs; columns are not logged"
@@ -68,6 +68,10 @@ def _graphs(target: Target, facts: CompilationFacts) -> Iterator[Row]:
         yield "saved values", "unknown", "the log has no forward and backward graph"
 
 
+def _has_default_device(facts: CompilationFacts) -> bool:
+    return DEVICE_MODE in facts.text("dynamo_output_graph").replace("\\", "/")
+
+
 def _code(target: Target, facts: CompilationFacts) -> Iterator[Row]:
     if target.kernels:
         yield "kernels", "logged", "inductor_output_code"
@@ -76,8 +80,8 @@ def _code(target: Target, facts: CompilationFacts) -> Iterator[Row]:
         source = "provenance" if has_stacks else "names of nodes and operators in the generated code"
         yield "lines of kernels", "logged" if has_stacks else "derived", source
         if without:
-            is_hidden = DEVICE_MODE in facts.text("dynamo_output_graph").replace("\\", "/")
-            why = DEFAULT_DEVICE if is_hidden else "set INDUCTOR_PROVENANCE=1 to have them logged"
+            advice = "set INDUCTOR_PROVENANCE=1 to have them logged"
+            why = DEFAULT_DEVICE if _has_default_device(facts) else advice
             yield f"lines of {counted(without, 'kernel')}", "unknown", why
     if target.memory is not None:
         source = (

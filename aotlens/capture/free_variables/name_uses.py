@@ -30,7 +30,7 @@ STORES = frozenset(f"{does}_{what}" for does in ("STORE", "DELETE") for what in 
 NO_READS = frozenset({"LOAD_CLOSURE", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_CONST"})
 """Load instructions whose name is not an attribute, a global or a closure variable."""
 ITEM = frozenset({"BINARY_SUBSCR", "BINARY_SLICE", "BINARY_OP"})
-"""Instructions that read an item of a container (slices apart from 3.12 on; one operator for all in 3.14)."""
+"""Instructions that read an item of a container (a slice has its own from 3.12 on; one for all in 3.14)."""
 ITEM_STORES = frozenset({"STORE_SUBSCR", "STORE_SLICE"})
 """Instructions that write an item of a container; from Python 3.12 on, a slice has one of its own."""
 NEUTRAL = frozenset({"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP", "PUSH_NULL", "NOP"})

@@ -132,8 +132,10 @@ class _Reader:
 
     def _read_comment(self, text: str) -> None:
         match = _FILE.search(text)
-        has_line = match is not None and not is_device_mode(match[1])
-        self._line = Line(match[1], int(match[2]), match[3], match[4]) if match and has_line else None
+        if match is None or is_device_mode(match[1]):
+            self._line = None
+        else:
+            self._line = Line(match[1], int(match[2]), match[3], match[4])
         region = _REGION.search(text)
         self._region = region[1] if region else ""
 
