@@ -1,14 +1,13 @@
 """Held memory of a snapshot, matched with the prediction for the script."""
 
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from aotlens.fit.child import fit_script
 from aotlens.fit.failure_match import match_failure
-from aotlens.fit.job import FitJob
 from aotlens.fit.snapshot import read_snapshot
 from aotlens.model.edits import edited
 from aotlens.model.fit import Fit, FitAllocation, FitMoment, FitPlan, FitPoint, GpuFit
@@ -17,8 +16,7 @@ from aotlens.model.source import Span
 from aotlens.render.html.build import html_page
 from aotlens.view.step_memory.failures import avoided_lines, match_lines
 from aotlens.worker.fit_results import open_fit_results
-from scripts.fit_table import in_fork
-from tests.command import aotlens
+from tests.command import aotlens, forked
 from tests.fit.snapshot_files import STACKS, block, failed_step, frame, out_of_memory, segment, write
 
 MIB = 1 << 20
@@ -251,13 +249,24 @@ def test_the_edits_that_would_have_avoided_a_failure_are_tested(
     assert plan.titles[0] in page
 
 
-def test_a_failure_on_a_real_gpu_is_predicted_to_the_byte() -> None:
+PREDICTED = """
+import pickle, sys
+from aotlens.fit.child import fit_script
+from aotlens.fit.job import FitJob
+fit = fit_script(FitJob(sys.argv[1], gpu="h200"))[1].fit
+with open(sys.argv[2], "wb") as file:
+    pickle.dump(fit, file)
+"""
+"""The prediction alone: the command would also search for edits that fit."""
+
+
+def test_a_failure_on_a_real_gpu_is_predicted_to_the_byte(tmp_path: Path) -> None:
     """Five of twelve layers had run: the failing line is compared in the run that it failed in."""
     folder = Path(__file__).parent / "snapshots"
     (snapshot,) = read_snapshot(str(folder / "h200-oom.pickle"))
-    job = FitJob(str(folder / "train_oom.py"), gpu="h200")
-    fit, problem = in_fork(lambda: fit_script(job)[1].fit)  # the command would also search for edits that fit
-    assert fit is not None, problem
+    ended = forked("-c", PREDICTED, folder / "train_oom.py", tmp_path / "fit.pickle")
+    assert ended.code == 0, ended.err
+    fit: Fit = pickle.loads((tmp_path / "fit.pickle").read_bytes())
     match = match_failure(snapshot, fit, "train_oom.py")
     assert match.when == "when the failing line runs"
     assert [row.predicted_bytes for row in match.holders] == [row.holder.size_bytes for row in match.holders]
