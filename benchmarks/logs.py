@@ -115,10 +115,11 @@ def list_targets(path: str) -> None:
     import time
 
     from aotlens.cli.log_reports import LogReports
+    from aotlens.trace.listing import Limits
     from aotlens.worker.protocol import TraceOptions
 
     log = LogReports(path)
-    report = log.report(text_limit=0)
+    report = log.report(limits=Limits(200, 0, reads_on=True))
     assert report.log is not None
     cpu_s, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     log.options = TraceOptions()

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 
 from aotlens.check.settings import SEVERITIES, Settings
 from aotlens.check.tracing import Traced
-from aotlens.diagnostics.budgets import over_budget, over_dynamo_budget, over_step_budget
+from aotlens.diagnostics.budgets import (
+    not_checked,
+    over_budget,
+    over_dynamo_budget,
+    over_step_budget,
+)
 from aotlens.diagnostics.checked import Checked, CheckedTarget, Finding
 from aotlens.diagnostics.failures import FAILURE_FAMILY, from_failure
 from aotlens.diagnostics.ignores import Ignore, covers, parse_ignores, unknown_codes, unused
@@ -69,7 +74,7 @@ def _of_trace(traced: Traced) -> Iterator[Finding]:
         for function in traced.report.dynamo.functions if traced.report.dynamo is not None else ():
             budget = settings.budget_of(function.span.file, function.qualname)
             rows += [(function.qualname, entry) for entry in over_dynamo_budget(function, budget)]
-        rows += [(None, entry) for entry in traced.report.diagnostics]
+        rows += [(None, entry) for entry in (*traced.report.diagnostics, *not_checked(traced.report))]
         if traced.report.fit is not None:
             rows += [(None, entry) for entry in over_step_budget(traced.report.fit, settings.budget_of(file))]
     if (

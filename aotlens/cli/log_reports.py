@@ -6,29 +6,37 @@ Invariant: a log is opened once. Its targets are read on demand, and nothing of 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotlens.cli.terminal import say, write_data
 from aotlens.errors import UserError
 from aotlens.options import KERNEL_LIMIT_S
+from aotlens.view.logs import listed_text
 from aotlens.worker.protocol import TraceOptions
 
 if TYPE_CHECKING:  # the terminal app starts without the report's records
     from aotlens.model.log import ListedTarget
     from aotlens.model.report import Report, Target
     from aotlens.trace.build import Extras, Recompile
+    from aotlens.trace.listing import Limits
     from aotlens.trace.logs.reader import Trace
+    from aotlens.trace.source.source_lines import Sources
     from aotlens.trace.what_ifs import SolverRequest
 
-__all__ = ["TEXT_LIMIT", "LogReports", "print_watched", "report_of_trace", "watched_trace"]
-
-TEXT_LIMIT = 2 << 20
-"""The bytes of graphs and generated code that are read of a log before other targets are only listed."""
+__all__ = [
+    "LogReports",
+    "findings_of_trace",
+    "first_look",
+    "print_watched",
+    "report_of_trace",
+    "watched_trace",
+]
 
 Follow = Callable[[Callable[["Report"], object], threading.Event], None]
 """Calls back with each new report, until the event is set."""
@@ -51,22 +59,36 @@ class LogReports:
         self._trace = open_trace(Path(path))
         self._mappings = mappings
 
-    def report(self, only: str | None = None, text_limit: int | None = None) -> Report:
+    def report(self, only: str | None = None, limits: Limits | None = None) -> Report:
         """Return the report, or the part about one target.
 
-        With `text_limit`, targets are listed only once those that were read have so many bytes.
+        Targets beyond the limits are listed only.
 
         Raises UserError if the log has no such target, and for a what-if that no target can answer.
         """
-        return self._report(only, text_limit, self.options)
+        options = self.options
+        extras, request = _extras(options, limits)
+        report = _builder(self.path, only, self._mappings, extras)(self._trace)
+        if request is None or options is None:
+            return report
+        if options.gpu is not None and all(target.gpu_error for target in report.targets):
+            raise UserError(f"--gpu {options.gpu}: {self.path} has no generated code for a GPU")
+        unread = listed_text(report.log)
+        hint = f"{unread}; {self.path}::NAME or ::ID asks one" if unread else ""
+        request.check_answered((target.partition for target in report.targets), hint)
+        if options.what_if and hint:
+            say(f"aotlens: --what-if: {hint}")
+        return report
 
     def read(self, listed: ListedTarget) -> tuple[Target, ...]:
-        """Return a target that was only listed; several if its graph is split, or ranks differ.
+        """Return a target that was only listed; several if its graph is split.
 
         Raises UserError if the log no longer has it, or has nothing of it but a backward graph.
         """
         options = None if self.options is None else replace(self.options, what_if=(), gpu=None)
-        targets = self._report(listed.compile_id, None, options).targets
+        extras, _ = _extras(options)
+        variants = self._variants(listed.compile_id, extras)
+        targets = next(islice(variants, listed.variant, None), ())
         if not targets:
             raise UserError(f"{self.path} has no forward graph of {listed.compile_id}")
         return targets
@@ -76,24 +98,25 @@ class LogReports:
 
         Raises UserError for a change that is impossible, or that the target cannot answer.
         """
-        graph = target.graph
-        only = f"{graph.frame}/{graph.compilation}" if graph is not None else target.qualname
         asked = replace(self.options or TraceOptions(), what_if=(change,), gpu=None)
-        report = self._report(only, None, asked)
-        own = next((each for each in report.targets if each.name == target.name), None)
+        extras, request = _extras(asked)
+        graph = target.graph
+        compile_id = f"{graph.frame}/{graph.compilation}" if graph is not None else None
+        same = (each for targets in self._variants(compile_id, extras) for each in targets)
+        own = next((each for each in same if (each.name, each.stages) == (target.name, target.stages)), None)
         if own is None:
             raise UserError(f"{self.path} no longer has {target.name}")
+        if request is not None:
+            request.check_answered([own.partition])
         return replace(target, partition=own.partition)
 
-    def _report(self, only: str | None, text_limit: int | None, options: TraceOptions | None) -> Report:
-        extras, request = _extras(options, text_limit)
-        report = _builder(self.path, only, self._mappings, extras)(self._trace)
-        if request is None or options is None:
-            return report
-        if options.gpu is not None and all(target.gpu_error for target in report.targets):
-            raise UserError(f"--gpu {options.gpu}: {self.path} has no generated code for a GPU")
-        request.check_answered(target.partition for target in report.targets)
-        return report
+    def _variants(self, compile_id: str | None, extras: Extras) -> Iterator[tuple[Target, ...]]:
+        """Yield the targets of each compilation with this id, or of all."""
+        from aotlens.trace.build import build_targets
+        from aotlens.trace.listing import summaries
+
+        for summary in summaries(self._trace, compile_id):
+            yield build_targets(summary, _sources(self._mappings), extras)
 
 
 def report_of_trace(
@@ -101,27 +124,51 @@ def report_of_trace(
     only: str | None = None,
     mappings: Sequence[str] = (),
     options: TraceOptions | None = None,
-    text_limit: int | None = None,
+    limits: Limits | None = None,
 ) -> Report:
     """Return the report of a log, as `LogReports` makes it."""
-    return LogReports(path, mappings, options).report(only, text_limit)
+    return LogReports(path, mappings, options).report(only, limits)
 
 
-def _extras(options: TraceOptions | None, text_limit: int | None) -> tuple[Extras, SolverRequest | None]:
+def findings_of_trace(path: str, only: str | None, mappings: Sequence[str]) -> Report:
+    """Return the report of many targets, each without its graphs and its code.
+
+    Raises UserError as `LogReports` does.
+    """
+    from aotlens.trace.build import Extras
+    from aotlens.trace.listing import CHECKED
+    from aotlens.trace.logs.reader import open_trace
+
+    extras = Extras(limits=CHECKED, drops_graphs=True)
+    return _builder(path, only, mappings, extras)(open_trace(Path(path)))
+
+
+def first_look() -> Limits:
+    """Return the limits of a front end that reads on when asked."""
+    from aotlens.trace.listing import FIRST_LOOK  # loaded only for a log
+
+    return FIRST_LOOK
+
+
+def _extras(
+    options: TraceOptions | None, limits: Limits | None = None
+) -> tuple[Extras, SolverRequest | None]:
     """Return what is read of the log and what torch adds, with the request to our solver if it is asked."""
     from aotlens.trace.build import Extras
+    from aotlens.trace.listing import SOME
 
+    limits = limits or SOME
     if options is None:
-        return Extras(text_limit=text_limit), None
+        return Extras(limits=limits), None
     if find_spec("torch") is None:
         if options.what_if:
             raise UserError("--what-if runs our solver, which needs torch; install torch here, or remove it")
-        return Extras(text_limit=text_limit), None
+        return Extras(limits=limits), None
     from aotlens.trace.partition_reasons import with_reasons  # torch takes 2 s
     from aotlens.trace.what_ifs import SolverRequest
 
     request = SolverRequest(options.policy, options.what_if)
-    return Extras(partial(with_reasons, request=request), *_recompile(options), text_limit), request
+    return Extras(partial(with_reasons, request=request), *_recompile(options), limits), request
 
 
 def _recompile(options: TraceOptions) -> tuple[Recompile | None, str]:
@@ -143,7 +190,7 @@ def watched_trace(path: str, only: str | None, mappings: Sequence[str]) -> tuple
     from aotlens.trace.logs.follow import Follower, follow
 
     follower = Follower(Path(path))
-    build = _builder(path, only, mappings, _extras(None, TEXT_LIMIT)[0])
+    build = _builder(path, only, mappings, _extras(None, first_look())[0])
     return build(follower.trace), lambda show, stop: follow(follower, build, show, stop)
 
 
@@ -173,9 +220,15 @@ def _builder(
     extras: Extras,
 ) -> Callable[[Trace], Report]:
     from aotlens.trace.build import build_report
+
+    _sources(mappings)  # an invalid mapping is an error before anything is read
+    command = f"aotlens inspect {path}"
+    return lambda trace: build_report(trace, command, only, _sources(mappings), extras)
+
+
+def _sources(mappings: Sequence[str]) -> Sources:
+    """Return the lines of a log in the current folder, each file as it is now."""
     from aotlens.trace.source.source_lines import Sources
     from aotlens.trace.source.workspace import Workspace, parse_mapping
 
-    workspace = Workspace(Path(), tuple(parse_mapping(mapping) for mapping in mappings))
-    command = f"aotlens inspect {path}"
-    return lambda trace: build_report(trace, command, only, Sources(workspace), extras)
+    return Sources(Workspace(Path(), tuple(parse_mapping(mapping) for mapping in mappings)))

@@ -15,6 +15,7 @@ from aotlens.worker.protocol import TraceOptions
 
 if TYPE_CHECKING:  # the terminal app starts without the report's records
     from aotlens.model.report import Report
+    from aotlens.trace.listing import Limits
 
 __all__ = ["add_map", "is_report", "is_trace_path", "saved_report"]
 
@@ -59,12 +60,12 @@ def saved_report(
     argv: Sequence[str],
     options: TraceOptions,
     mappings: Sequence[str] = (),
-    text_limit: int | None = None,
+    limits: Limits | None = None,
 ) -> Report:
     """Return the report, or its targets of that name; raises UserError for options that need a trace.
 
     For a log, our solver is asked under the policy and its what-ifs, in addition to torch's choice, about the
-    targets within `text_limit`.
+    targets within the limits.
     """
     is_log = is_trace_path(target.path)
     default = TraceOptions()
@@ -81,7 +82,7 @@ def saved_report(
             " to trace"
         )
     if is_log:
-        return report_of_trace(target.path, target.qualname, mappings, options, text_limit)
+        return report_of_trace(target.path, target.qualname, mappings, options, limits)
     from aotlens.model.files import load_report  # with all records
 
     report = load_report(target.path)

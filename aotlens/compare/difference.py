@@ -4,7 +4,7 @@ Invariant: standard library only. Names of nodes, line numbers and comments make
 of code with the same effect have an empty difference.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -125,12 +125,14 @@ def report_pairs(
     pairs: list[tuple[Target, Target]] = []
     rest, others = list(old.targets), list(new.targets)
     for key in (_capture, _qualname):
-        for target in list(others):
-            same = next((candidate for candidate in rest if key(candidate) == key(target)), None)
-            if same is not None:
-                pairs.append((same, target))
-                rest.remove(same)
-                others.remove(target)
+        waiting: dict[object, deque[Target]] = defaultdict(deque)
+        for candidate in rest:
+            waiting[key(candidate)].append(candidate)
+        paired = [(waiting[name].popleft(), target) for target in others if waiting[name := key(target)]]
+        gone = {id(target) for pair in paired for target in pair}
+        rest = [target for target in rest if id(target) not in gone]
+        others = [target for target in others if id(target) not in gone]
+        pairs += paired
     if len(rest) == len(others) == 1 and not pairs:  # the target itself has another name
         pairs.append((rest.pop(), others.pop()))
     order = {id(target): index for index, target in enumerate(new.targets)}

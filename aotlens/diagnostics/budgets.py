@@ -8,7 +8,7 @@ from aotlens.diagnostics.rule import Rule
 from aotlens.diagnostics.step_memory import largest_lines
 from aotlens.model.dynamo import DynamoFunction
 from aotlens.model.fit import Fit
-from aotlens.model.report import Diagnostic, Related, Span, Target
+from aotlens.model.report import Diagnostic, Related, Report, Span, Target
 from aotlens.model.spans import location
 from aotlens.view.quantities import applied_steps, counted, exact_bytes, human_bytes, signature
 from aotlens.view.step_memory.step import peak_words
@@ -100,10 +100,30 @@ RULES: tuple[Rule, ...] = (
         "model.parameters())",
         "optimizer = torch.optim.SGD(model.parameters())",
     ),
+    Rule(
+        "AL808",
+        "A part of the log was not checked",
+        "warning",
+        "`aotlens check` reads the 2,000 largest targets of a log, and the graph breaks and recompilations"
+        " of its first 2,000 compilations. The log has more, so a limit may be exceeded without a finding.",
+        "A regression may pass unnoticed.",
+        "Check the functions that matter by name (`aotlens check LOG::NAME`), or the log of each process by"
+        " itself.",
+        "for layer in layers:  # 5,000 of them\n    torch.compile(layer)(x)",
+    ),
 )
 
 
-__all__ = ["CHECKS", "NO_LIMITS", "RULES", "Budget", "over_budget", "over_dynamo_budget", "over_step_budget"]
+__all__ = [
+    "CHECKS",
+    "NO_LIMITS",
+    "RULES",
+    "Budget",
+    "not_checked",
+    "over_budget",
+    "over_dynamo_budget",
+    "over_step_budget",
+]
 
 CHECKS: tuple[Check, ...] = ()
 """None: the findings need a budget, which `over_budget` and `over_dynamo_budget` take."""
@@ -216,6 +236,23 @@ def over_step_budget(fit: Fit, budget: Budget) -> Iterator[Diagnostic]:
         f" {where}"
     )
     yield Diagnostic("AL807", "error", message, fit.at.span, largest_lines(fit))
+
+
+def not_checked(report: Report) -> Iterator[Diagnostic]:
+    """AL808: the log has more than was read of it."""
+    log = report.log
+    if log is None:
+        return
+    parts = [counted(log.listed_count, "target")] if log.listed_count else []
+    if log.skipped_compilations:
+        skipped = counted(log.skipped_compilations, "compilation")
+        parts.append(f"the graph breaks and recompilations of {skipped}")
+    if parts:
+        message = (
+            f"{' and '.join(parts)} of {log.path} were not checked, because the log is large;"
+            f" {log.path}::NAME checks one function"
+        )
+        yield Diagnostic("AL808", "warning", message, None)
 
 
 def over_dynamo_budget(function: DynamoFunction, budget: Budget) -> Iterator[Diagnostic]:

@@ -14,11 +14,15 @@ class ListedTarget:
 
     qualname: str
     compile_id: str
-    """The id in torch's form: `0/1`. `aotlens inspect LOG::0/1` reads it."""
+    """The id in torch's form: `0/1`. `aotlens inspect LOG::0/1` reads it, with all others of that id."""
     mode: Literal["training", "inference"]
     span: Span | None
     bytes: int
     """The size of its graphs and its generated code in the log."""
+    ranks: tuple[int, ...] = ()
+    """The ranks that compiled it, in a log of several."""
+    variant: int = 0
+    """Its number among the compilations with this id: those of other ranks, or after a Dynamo reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,5 +46,7 @@ class Log:
     """Compilations that are not among the targets of the report, in the order of the log; the first 1,000."""
     listed_count: int = 0
     """All of them."""
+    skipped_compilations: int = 0
+    """Compilations beyond the limit, whose graph breaks and recompilations are not in the report."""
     unused: tuple[RecordKind, ...] = ()
     """Kinds of records that are not in the report, the unknown ones first."""

@@ -23,7 +23,7 @@ from aotlens.trace.graphs.records import Line
 from aotlens.trace.inputs import inputs_of, outputs_of
 from aotlens.trace.kernels import Codes, codes_of, kernels_of, memory_of
 from aotlens.trace.line_seconds import line_seconds
-from aotlens.trace.listing import Choice, Summary, chosen, listed_targets, summaries
+from aotlens.trace.listing import SOME, Choice, Limits, Summary, chosen, listed_targets, summaries
 from aotlens.trace.logs.kinds import unused_kinds
 from aotlens.trace.logs.reader import Compilation, Trace
 from aotlens.trace.origins import origins_of
@@ -34,6 +34,7 @@ from aotlens.trace.source.lines import Locate, whole_line
 from aotlens.trace.source.source_lines import SourceLines, Sources, line_origins
 from aotlens.trace.stages import stages_of, wrapper_of
 from aotlens.view.kernels import line_costs, phase_costs
+from aotlens.view.logs import ranks_text
 from aotlens.view.quantities import every_digit
 
 __all__ = [
@@ -60,8 +61,9 @@ class Extras:
     recompile: Recompile | None = None
     gpu_name: str = ""
     """The GPU for which kernels are recompiled."""
-    text_limit: int | None = None
-    """The bytes of graphs and code in the log after which other targets are listed only; None reads all."""
+    limits: Limits = SOME
+    drops_graphs: bool = False
+    """True to drop the graphs and the code of each target once its findings are made, for a check of many."""
 
 
 NO_EXTRAS = Extras()
@@ -78,7 +80,7 @@ def build_report(
     extras: Extras = NO_EXTRAS,
 ) -> Report:
     """Return the whole report.  Raises TargetError if `only` names no compilation of the log."""
-    choice = chosen(trace, only, extras.text_limit, locate)
+    choice = chosen(trace, only, extras.limits, locate)
     if only is not None and not choice.read:
         known = ", ".join(_label(summary, locate) for summary in islice(summaries(trace), 20))
         raise TargetError(f"{trace.path} has no compilation `{only}`; it has {known or 'none with a graph'}")
@@ -86,7 +88,8 @@ def build_report(
         (summary, target) for summary in choice.read for target in build_targets(summary, locate, extras)
     ]
     frames = {_frame_of(summary.compilation) for summary in choice.read} if only is not None else None
-    compilations = _first_process(trace, frames)
+    every = _different_compilations(trace, frames)
+    compilations = [CompilationFacts(compilation) for compilation in every[:MAX_COMPILATIONS]]
     targets_of = _targets_of(built)
     dynamo = dynamo_of(compilations, lambda facts: tuple(target.name for target in targets_of(facts)), locate)
     by_line = line_seconds(
@@ -107,11 +110,12 @@ def build_report(
         not_compiled=tuple(_failures(compilations, locate)),
         dynamo=dynamo if dynamo.functions else None,
         ranks=ranks,
-        incomplete=_incomplete(trace, choice if extras.text_limit is None else None),
+        incomplete=_incomplete(trace, None if extras.limits.reads_on else choice, len(every)),
         log=Log(
             str(trace.path),
             tuple(listed_targets(choice.listed, locate)),
             choice.count - len(choice.read),
+            max(0, len(every) - MAX_COMPILATIONS),
             unused_kinds(trace.kinds()),
         ),
     )
@@ -126,14 +130,19 @@ def _label(summary: Summary, locate: Locate) -> str:
     return f"{summary.function(locate).qualname} ({summary.compilation.id})"
 
 
-def _first_process(trace: Trace, frames: set[str] | None) -> list[CompilationFacts]:
-    """Return the first rank's compilations, of these code objects or of all.
+def _different_compilations(trace: Trace, frames: set[str] | None) -> list[Compilation]:
+    """Return the compilations of these code objects, or of all.
 
-    The ranks of a run compile the same, so one has the facts of all.
+    The ranks of a run compile the same, so the first rank has the facts of all.
     """
-    every = trace.processes[0].compilations if trace.processes else []
-    compilations = (each for each in every if frames is None or _frame_of(each) in frames)
-    return [CompilationFacts(compilation) for compilation in islice(compilations, MAX_COMPILATIONS)]
+    first = min((process.rank for process in trace.processes if process.rank is not None), default=None)
+    return [
+        compilation
+        for process in trace.processes
+        if process.rank in (first, None)
+        for compilation in process.compilations
+        if frames is None or _frame_of(compilation) in frames
+    ]
 
 
 def _targets_of(built: list[tuple[Summary, Target]]) -> Callable[[CompilationFacts], Sequence[Target]]:
@@ -169,7 +178,7 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, extras: Extras) 
     gpu_totals = phase_costs(kernels)
     mode: Mode = "training" if graphs.joint or graphs.forward else "inference"
     target = Target(
-        name=f"{function.qualname}{part}{_ranks_text(summary.ranks)}",
+        name=f"{function.qualname}{part}{ranks_text(summary.ranks)}",
         qualname=f"{function.qualname}{part}",
         frontend="trace",
         mode=mode,
@@ -193,16 +202,8 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, extras: Extras) 
     target = replace(target, origins=origins_of(target, facts, metadata is not None))
     if isinstance(locate, SourceLines):
         target = replace(target, origins=(*target.origins, *line_origins(locate)))
-    return replace(target, diagnostics=diagnose(target))
-
-
-def _ranks_text(ranks: tuple[int, ...]) -> str:
-    """Return ` (ranks 0 to 3)` if several ranks compiled it."""
-    if len(ranks) < 2:
-        return ""
-    if ranks == tuple(range(ranks[0], ranks[-1] + 1)):
-        return f" (ranks {ranks[0]} to {ranks[-1]})"
-    return f" (ranks {', '.join(map(str, ranks[:8]))}{', …' if len(ranks) > 8 else ''})"
+    target = replace(target, diagnostics=diagnose(target))
+    return replace(target, stages=(), kernels=()) if extras.drops_graphs else target
 
 
 def _graph_id(compile_id: str) -> GraphId | None:
@@ -224,9 +225,14 @@ def _failures(compilations: Iterable[CompilationFacts], locate: Locate) -> Itera
             yield NotCompiled(function.name, function.qualname, "whole function", words, "AL405", span)
 
 
-def _incomplete(trace: Trace, choice: Choice | None) -> str | None:
-    """Return what could not be read, and how many targets were not though all were wanted."""
+def _incomplete(trace: Trace, choice: Choice | None, compilations: int) -> str | None:
+    """Return what could not be read, and how much was not though all was wanted."""
     notes = list(trace.notes)
+    if compilations > MAX_COMPILATIONS:
+        notes.append(
+            f"graph breaks and recompilations are those of the first {every_digit(MAX_COMPILATIONS)} of"
+            f" {every_digit(compilations)} compilations"
+        )
     if choice is not None and choice.count > len(choice.read):
         notes.append(
             f"{every_digit(len(choice.read))} of {every_digit(choice.count)} targets are read, the largest;"

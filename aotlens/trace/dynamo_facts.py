@@ -103,14 +103,24 @@ def dynamo_of(
     targets: Callable[[CompilationFacts], tuple[str, ...]],
     locate: Locate,
 ) -> Dynamo:
-    """Return what Dynamo did in one process, by function."""
-    groups: dict[tuple[str, str], list[tuple[CompilationFacts, CompiledFunction]]] = {}
+    """Return what Dynamo did, by function; a function that several processes compile alike counts once."""
+    groups: dict[tuple[object, ...], list[tuple[CompilationFacts, CompiledFunction]]] = {}
     for facts in compilations:
         function = compiled_function(facts, locate)
         short = function.name.rpartition(".")[2]
-        groups.setdefault((function.file, short), []).append((facts, function))
-    functions = tuple(_function(entries, targets, locate) for entries in groups.values())
-    return Dynamo(tuple(_with_each_break_once(functions)), _compile_seconds(compilations))
+        groups.setdefault((id(facts.process), function.file, short), []).append((facts, function))
+    functions: dict[object, DynamoFunction] = {}
+    for entries in groups.values():
+        own = _function(entries, targets, locate)
+        functions.setdefault(_behaviour(own), own)
+    return Dynamo(tuple(_with_each_break_once(tuple(functions.values()))), _compile_seconds(compilations))
+
+
+def _behaviour(function: DynamoFunction) -> object:
+    """Return a key that is equal for processes that compile a function alike: all but times."""
+    causes = tuple((compilation.part, compilation.cause) for compilation in function.compilations)
+    breaks = tuple((entry.span, entry.reason) for entry in function.breaks)
+    return function.qualname, function.span, causes, breaks, function.specialisations, function.limit_hit
 
 
 def _with_each_break_once(functions: Sequence[DynamoFunction]) -> Iterator[DynamoFunction]:

@@ -6,6 +6,7 @@ compilation that is not chosen is listed with its name, its line and its size.
 
 import heapq
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +19,20 @@ from aotlens.trace.ranks import identity
 from aotlens.trace.source.lines import Locate
 from aotlens.trace.stages import POST_GRAD
 
-__all__ = ["MAX_TARGETS", "Choice", "Summary", "chosen", "listed_targets", "summaries"]
+__all__ = [
+    "CHECKED",
+    "COMPARED",
+    "FIRST_LOOK",
+    "SOME",
+    "Choice",
+    "Limits",
+    "Summary",
+    "chosen",
+    "listed_targets",
+    "summaries",
+]
 
 _ID = re.compile(r"(?:![\d-]+/)?[\d-]+/[\d-]+")
-MAX_TARGETS = 200
-"""How many targets are read at most."""
 MAX_LISTED = 1_000
 GRAPHS = (
     "dynamo_output_graph",
@@ -36,14 +46,37 @@ TEXTS = (*GRAPHS, *POST_GRAD, "inductor_output_code")
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a log is read: the largest targets first, and always one."""
+
+    targets: int
+    text_bytes: int | None = None
+    """The bytes of graphs and code after which other targets are listed only; None for no such limit."""
+    reads_on: bool = False
+    """True if the user can read the others when asked, so that the report is not incomplete without them."""
+
+
+SOME = Limits(200)
+"""For a front end that shows targets."""
+FIRST_LOOK = Limits(200, 2 << 20, reads_on=True)
+"""For a front end that reads on when asked: it opens within seconds."""
+COMPARED = Limits(2_000, 64 << 20)
+"""For a comparison, which holds all graphs: they take ten times the bytes of their text."""
+CHECKED = Limits(2_000)
+"""For a check, which holds one graph at a time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """One compilation in a list of targets; none of its graphs is parsed."""
 
     compilation: Compilation
     ranks: tuple[int, ...]
-    """The ranks that compiled the same graphs; empty for a log without ranks."""
+    """The ranks that compiled the same graphs; empty for a log of one process, or without ranks."""
     text_bytes: int
     """The size of its graphs and its generated code in the log."""
+    variant: int = 0
+    """Its number among the compilations with this id."""
 
     def function(self, locate: Locate) -> CompiledFunction:
         """Return the compiled function, read from the log."""
@@ -71,12 +104,18 @@ def summaries(trace: Trace, compile_id: str | None = None) -> Iterator[Summary]:
 
     With an id, all others are passed over unread.
     """
+    variants: Counter[str] = Counter()
+    for compilation, ranks in _compilations(trace, compile_id):
+        variant = variants[compilation.id]
+        variants[compilation.id] += 1
+        yield Summary(compilation, ranks, compilation.bytes_of(*TEXTS), variant)
+
+
+def _compilations(trace: Trace, compile_id: str | None) -> Iterator[tuple[Compilation, tuple[int, ...]]]:
     if len(trace.processes) == 1:
-        rank = trace.processes[0].rank
-        ranks = (rank,) if rank is not None else ()
         for compilation in trace.processes[0].compilations:
             if compile_id in (None, compilation.id) and compilation.has(*GRAPHS):
-                yield Summary(compilation, ranks, compilation.bytes_of(*TEXTS))
+                yield compilation, ()
         return
     by_identity: dict[tuple[object, ...], list[Process]] = {}
     firsts: dict[tuple[object, ...], Compilation] = {}
@@ -91,15 +130,11 @@ def summaries(trace: Trace, compile_id: str | None = None) -> Iterator[Summary]:
                     firsts.setdefault(key, compilation)
     for key, compilation in firsts.items():
         numbers = [process.rank for process in by_identity[key] if process.rank is not None]
-        yield Summary(compilation, tuple(dict.fromkeys(numbers)), compilation.bytes_of(*TEXTS))
+        yield compilation, tuple(dict.fromkeys(numbers))
 
 
-def chosen(trace: Trace, only: str | None, text_limit: int | None, locate: Locate) -> Choice:
-    """Return the compilations of that name, or all, and which of them are read.
-
-    The largest are read, up to `MAX_TARGETS` and until their texts have `text_limit` bytes together, but
-    always one; None for no such limit.
-    """
+def chosen(trace: Trace, only: str | None, limits: Limits, locate: Locate) -> Choice:
+    """Return the compilations of that name, or all, and which of them are read within the limits."""
     first: list[tuple[int, Summary]] = []
     largest: list[tuple[int, int, Summary]] = []
     count = 0
@@ -107,15 +142,15 @@ def chosen(trace: Trace, only: str | None, text_limit: int | None, locate: Locat
     for summary in summaries(trace, compile_id):
         if only is not None and compile_id is None and not summary.is_called(only, locate):
             continue
-        if len(first) < MAX_LISTED + MAX_TARGETS:
+        if len(first) < MAX_LISTED + limits.targets:
             first.append((count, summary))
         entry = summary.text_bytes, -count, summary
-        if len(largest) < MAX_TARGETS:
+        if len(largest) < limits.targets:
             heapq.heappush(largest, entry)
         else:
             heapq.heappushpop(largest, entry)
         count += 1
-    read = dict(_within(sorted(largest, reverse=True), text_limit))
+    read = dict(_within(sorted(largest, reverse=True), limits.text_bytes))
     listed = [summary for number, summary in first if number not in read]
     return Choice(tuple(read[number] for number in sorted(read)), tuple(listed[:MAX_LISTED]), count)
 
@@ -139,4 +174,12 @@ def listed_targets(listed: Sequence[Summary], locate: Locate) -> Iterator[Listed
         is_trained = summary.compilation.has("aot_joint_graph", "aot_forward_graph")
         mode: Mode = "training" if is_trained else "inference"
         span = locate(function.first_line, None) if function.file else None
-        yield ListedTarget(function.qualname, summary.compilation.id, mode, span, summary.text_bytes)
+        yield ListedTarget(
+            function.qualname,
+            summary.compilation.id,
+            mode,
+            span,
+            summary.text_bytes,
+            summary.ranks,
+            summary.variant,
+        )

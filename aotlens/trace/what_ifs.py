@@ -60,18 +60,19 @@ class SolverRequest:
         before = _totals(joint, split)
         return tuple(_what_if(change, joint, split, before) for change in known)
 
-    def check_answered(self, partitions: Iterable[Partition | None]) -> None:
-        """Raise UserError for a change that no graph of the log answers."""
+    def check_answered(self, partitions: Iterable[Partition | None], hint: str = "") -> None:
+        """Raise UserError, which ends with the hint, for a change that no graph of the log answers."""
+        ending = f"; {hint}" if hint else ""
         trained = [partition for partition in partitions if partition is not None]
         answered = {answer.change for partition in trained for answer in partition.what_if}
         for change in self.changes:
             if change in answered:
                 continue
             if change in self._unknown:
-                raise self._unknown[change]
+                raise UnknownValueError(f"{self._unknown[change]}{ending}")
             notes = dict.fromkeys(partition.own_note for partition in trained if partition.own_note)
             why = "; ".join(notes) or "no target of the log is trained, so nothing is saved"
-            raise UserError(f"--what-if {change}: {why}")
+            raise UserError(f"--what-if {change}: {why}{ending}")
 
     def _lacks(self, change: str, joint: Joint, split: Split) -> bool:
         overrides = Policy.parse(change).overrides

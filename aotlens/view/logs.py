@@ -4,9 +4,10 @@ from aotlens.model.log import Log
 from aotlens.view.names import first_names
 from aotlens.view.quantities import counted, every_digit, multiplied
 
-__all__ = ["UNKNOWN_WHY", "listed_text", "unknown_kinds_text"]
+__all__ = ["UNKNOWN_WHY", "listed_text", "ranks_text", "unknown_kinds_text"]
 
 MOST_KINDS = 6
+MOST_RANKS = 8
 UNKNOWN_WHY = "of a library, or of a torch newer than this aotlens; nothing of them is in the report"
 
 
@@ -17,6 +18,17 @@ def listed_text(log: Log | None) -> str:
     verb = "is" if log.listed_count == 1 else "are"
     other = "target" if log.listed_count == 1 else "targets"
     return f"{every_digit(log.listed_count)} other {other} of the log {verb} not read"
+
+
+def ranks_text(ranks: tuple[int, ...]) -> str:
+    """Return ` (ranks 0 to 3)` for a target that these ranks of several compiled; empty without ranks."""
+    if not ranks:
+        return ""
+    if len(ranks) == 1:
+        return f" (rank {ranks[0]})"
+    if ranks == tuple(range(ranks[0], ranks[-1] + 1)):
+        return f" (ranks {ranks[0]} to {ranks[-1]})"
+    return f" (ranks {', '.join(map(str, ranks[:MOST_RANKS]))}{', …' if len(ranks) > MOST_RANKS else ''})"
 
 
 def unknown_kinds_text(log: Log | None, most: int = MOST_KINDS) -> str:

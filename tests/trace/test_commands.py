@@ -126,6 +126,14 @@ def test_why_explains_breaks_and_recompilations_of_the_log() -> None:
     assert "AOTAutograd cache: no hits, 6 misses" in ended.out
 
 
+def test_one_function_of_a_log_is_explained_checked_and_compared() -> None:
+    shown = aotlens("why", f"{INDUCTOR}::infer")
+    assert (shown.code, "no graph breaks" in shown.out) == (0, True)
+    assert "1 target of 1 file" in aotlens("check", f"{INDUCTOR}::infer").err
+    assert "infer: no difference" in aotlens("diff", f"{INDUCTOR}::infer", f"{INDUCTOR}::infer").out
+    assert "has no compilation `other`" in aotlens("why", f"{INDUCTOR}::other").err
+
+
 def test_check_judges_the_log() -> None:
     ended = aotlens("check", EAGER)
     assert (ended.code, "AL406" in ended.out) == (0, True)

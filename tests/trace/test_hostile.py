@@ -15,6 +15,7 @@ from aotlens.render.html.build import html_page
 from aotlens.render.text.report import Shown, report_text
 from aotlens.trace import listing
 from aotlens.trace.build import Extras, build_report
+from aotlens.trace.listing import Limits
 from aotlens.trace.logs import scan
 from aotlens.trace.logs.log_file import BLOCK_BYTES
 from aotlens.trace.logs.reader import open_trace
@@ -110,7 +111,7 @@ def test_targets_beyond_the_limits_are_listed_with_line_and_size(
 ) -> None:
     monkeypatch.setattr(listing, "MAX_LISTED", 4)
     trace = open_trace(written(tmp_path, 10))
-    report = build_report(trace, "test", extras=Extras(text_limit=0))
+    report = build_report(trace, "test", extras=Extras(limits=Limits(200, 0, reads_on=True)))
     log = report.log
     assert log is not None
     assert [target.graph.frame for target in report.targets if target.graph] == [0]
@@ -122,7 +123,7 @@ def test_targets_beyond_the_limits_are_listed_with_line_and_size(
     assert report.incomplete is None
     assert report.dynamo is not None
     assert sum(len(function.compilations) for function in report.dynamo.functions) == 10
-    (named,) = build_report(trace, "test", "9/0", extras=Extras(text_limit=0)).targets
+    (named,) = build_report(trace, "test", "9/0", extras=Extras(limits=Limits(200, 0, reads_on=True))).targets
     assert named.graph is not None
     assert named.graph.frame == 9
 
@@ -133,19 +134,34 @@ def test_the_largest_targets_are_read_within_the_limit(tmp_path: Path) -> None:
     trace = open_trace(tmp_path / "a.log")
     sizes = [summary.text_bytes for summary in listing.summaries(trace)]
     assert sizes == sorted(sizes)
-    choice = listing.chosen(trace, None, sum(sizes[-2:]), whole_line)
+    choice = listing.chosen(trace, None, Limits(200, sum(sizes[-2:])), whole_line)
     assert [summary.compilation.id for summary in choice.read] == ["4/0", "5/0"]
     assert [summary.compilation.id for summary in choice.listed] == ["0/0", "1/0", "2/0", "3/0"]
 
 
-def test_without_a_limit_the_rest_of_too_many_targets_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listing, "MAX_TARGETS", 3)
-    report = build_report(open_trace(written(tmp_path, 5)), "test")
+def test_the_rest_of_too_many_targets_is_said(tmp_path: Path) -> None:
+    report = build_report(open_trace(written(tmp_path, 5)), "test", extras=Extras(limits=Limits(3)))
     assert len(report.targets) == 3
     assert report.incomplete is not None
     assert report.incomplete.startswith("3 of 5 targets are read, the largest")
+
+
+@pytest.mark.rotates
+def test_a_check_and_a_comparison_read_all_or_say_what_they_did_not(tmp_path: Path) -> None:
+    path = written(tmp_path, 300)
+    ended = aotlens("check", path)
+    assert (ended.code, "no findings in 300 targets" in ended.err) == (0, True)
+    with open(path, "a") as file:
+        file.writelines(log_of(number=number) for number in range(300, 2_010))
+    ended = aotlens("check", path)
+    assert ended.code == 1
+    assert "AL808" in ended.out
+    assert "10 targets and the graph breaks and recompilations of 10 compilations" in ended.out
+    named = aotlens("check", f"{path}::2009/0")
+    assert (named.code, "in 1 target" in named.err) == (0, True)
+    ended = aotlens("diff", path, path)
+    assert ended.out == "f ×2000: no difference\n"
+    assert ended.err.count("2,000 of 2,010 targets are read") == 2
 
 
 @pytest.mark.parametrize("kinds", ["kind", "context"])

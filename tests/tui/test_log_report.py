@@ -13,6 +13,7 @@ from aotlens.model.log import Log, RecordKind
 from aotlens.model.report import Report
 from aotlens.render.html.build import html_page
 from aotlens.trace.build import Extras, build_report
+from aotlens.trace.listing import Limits
 from aotlens.trace.logs.reader import open_trace
 from aotlens.trace.partition_reasons import with_reasons
 from aotlens.trace.what_ifs import SolverRequest
@@ -102,7 +103,7 @@ def test_the_overview_and_the_page_show_ranks() -> None:
 @pytest.mark.rotates
 def test_a_listed_target_is_read_on_enter() -> None:
     log = LogReports(str(LOGS / "net-inductor"))
-    few = log.report(text_limit=0)
+    few = log.report(limits=Limits(200, 0, reads_on=True))
     assert few.log is not None
     assert [target.qualname for target in few.targets] == ["Net.forward"]
     assert few.log.listed_count == 5
@@ -129,8 +130,28 @@ def test_a_listed_target_is_read_on_enter() -> None:
 
 
 @pytest.mark.rotates
+def test_each_variant_of_a_listed_target_is_read_once() -> None:
+    log = LogReports(str(LOGS / "tensor_parallel-aot_eager"))
+    few = log.report(limits=Limits(200, 0, reads_on=True))
+    assert few.log is not None
+    (listed,) = few.log.listed
+    (shown,) = few.targets
+    (other,) = log.read(listed)
+    assert listed.ranks != ()
+    assert {shown.name, other.name} == {"feed_forward (rank 0)", "feed_forward (rank 1)"}
+    assert shown.stages != other.stages
+
+
+@pytest.mark.rotates
+def test_a_what_if_says_that_listed_targets_were_not_asked() -> None:
+    log = LogReports(str(LOGS / "net-inductor"), (), TraceOptions(what_if=("recompute:no_such_value",)))
+    with pytest.raises(UserError, match=r"5 other targets of the log are not read; .*::ID asks one"):
+        log.report(limits=Limits(200, 0, reads_on=True))
+
+
+@pytest.mark.rotates
 def test_a_listed_target_of_a_saved_report_names_the_command() -> None:
-    few = LogReports(str(LOGS / "net-inductor")).report(text_limit=0)
+    few = LogReports(str(LOGS / "net-inductor")).report(limits=Limits(200, 0, reads_on=True))
     seen: list[str] = []
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:

@@ -13,11 +13,11 @@ from aotlens.check.findings import judge
 from aotlens.check.settings import SEVERITIES, Settings, check_codes, settings_for
 from aotlens.check.steps import find_step_files, measure_steps
 from aotlens.check.tracing import OnDone, Traced, trace_files
-from aotlens.cli.log_reports import report_of_trace
+from aotlens.cli.log_reports import findings_of_trace
 from aotlens.cli.options import add_limits, count, limits_of, output_file, seconds
 from aotlens.cli.progress import waiting
 from aotlens.cli.saved_reports import add_map, is_trace_path
-from aotlens.cli.targets import add_gpu, add_policy, check_gpu, policy_of
+from aotlens.cli.targets import TargetName, add_gpu, add_policy, check_gpu, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.diagnostics.checked import Checked
 from aotlens.errors import UserError
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         metavar="PATH",
         nargs="+",
-        help=("a Python file, a folder of Python files, or a TORCH_TRACE log"),
+        help="a Python file, a folder of Python files, or a TORCH_TRACE log (LOG::NAME for one function)",
     )
     parser.add_argument("--format", choices=tuple(RENDERERS), default="text", help="default: %(default)s")
     parser.add_argument(
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     overrides = _Overrides(arguments)
     _check_script_arguments(arguments)
     argv = tuple(arguments.argv)
-    logs = [path for path in arguments.paths if is_trace_path(path)]
+    logs = [path for path in arguments.paths if is_trace_path(TargetName.parse(path).path)]
     files_with_examples = find_files([path for path in arguments.paths if path not in logs])
     files = tuple(
         replace(file, settings=overrides.over(file.settings), argv=argv) for file in files_with_examples
@@ -98,8 +98,10 @@ def _read_log(path: str, overrides: "_Overrides", mappings: list[str]) -> Traced
 
     The settings are those of the current folder, where the lines of a log are looked up too.
     """
-    file = SourceFile(path, "", overrides.over(settings_for(str(Path.cwd() / Path(path).name))), ())
-    return Traced(file, report_of_trace(path, None, mappings), None)
+    log = TargetName.parse(path)
+    file = SourceFile(path, "", overrides.over(settings_for(str(Path.cwd() / Path(log.path).name))), ())
+    with waiting(f"reading {log}"):
+        return Traced(file, findings_of_trace(log.path, log.qualname, mappings), None)
 
 
 def _check_script_arguments(arguments: argparse.Namespace) -> None:

@@ -65,7 +65,7 @@ def most_scripts(options: Sequence[str]) -> int:
 def run(arguments: argparse.Namespace) -> int:
     old, new = _reports(arguments)
     for report in (old, new):
-        if report.fit is not None and report.incomplete is not None:
+        if report.incomplete is not None and (report.fit is not None or report.log is not None):
             say(f"aotlens: warning: `{report.command}` is incomplete: {report.incomplete}")
     over = tuple(
         diagnostic
@@ -117,7 +117,9 @@ def _report(what: str, arguments: argparse.Namespace) -> Report:
     """Return a report from a file or a log; a script is traced."""
     target = TargetName.parse(what)
     if is_trace_path(target.path):
-        return report_of_trace(target.path, target.qualname, arguments.mappings)
+        from aotlens.trace.listing import COMPARED  # loaded only for a log
+
+        return report_of_trace(target.path, target.qualname, arguments.mappings, limits=COMPARED)
     if not target.path.endswith(".py"):
         return load_report(what)
     traced = trace_target(target, arguments.argv, _options(arguments), arguments.time_limit)

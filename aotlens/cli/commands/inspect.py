@@ -4,7 +4,7 @@ import argparse
 
 from aotlens.cli.export_formats import TRACE_FORMATS, WHOLE_FORMATS, check_whole_format, whole_text
 from aotlens.cli.kernel_options import KernelSelection, add_kernel_options, kernel_selection
-from aotlens.cli.log_reports import TEXT_LIMIT, print_watched
+from aotlens.cli.log_reports import first_look, print_watched
 from aotlens.cli.options import output_file, seconds
 from aotlens.cli.saved_reports import add_map, is_report, is_trace_path, saved_report
 from aotlens.cli.targets import add_project_options, add_target, check_gpu, fill_from_project, policy_of
@@ -131,8 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_watched(target.path, target.qualname, arguments.mappings)
         return 0
     if is_report(arguments.target):
-        text_limit = None if arguments.full else TEXT_LIMIT
-        report = saved_report(arguments.target, arguments.argv, options, arguments.mappings, text_limit)
+        limits = None if arguments.full else first_look()
+        report = saved_report(arguments.target, arguments.argv, options, arguments.mappings, limits)
         traced = Traced(report, None, stopped=False)
     else:
         traced = trace_target(

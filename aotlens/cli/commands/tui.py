@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotlens.cli.log_reports import TEXT_LIMIT, LogReports, watched_trace
+from aotlens.cli.log_reports import LogReports, first_look, watched_trace
 from aotlens.cli.saved_reports import add_map, is_trace_path
 from aotlens.cli.targets import TargetName, add_project_options, check_gpu, fill_from_project, policy_of
 from aotlens.cli.terminal import say, write_data
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
             report, follow = watched_trace(target.path, target.qualname, arguments.mappings)
             return run_report(str(target), report, follow, against)
         log = LogReports(target.path, arguments.mappings, options)
-        report = log.report(target.qualname, TEXT_LIMIT)
+        report = log.report(target.qualname, first_look())
         return run_report(str(target), report, None, against, LogAnswers(log.what_if, log.read))
     gc.disable()  # all that is loaded for the first screen stays alive: scanning it takes a tenth of the time
     from tui.launch import run as run_app  # Textual takes 0.4 s

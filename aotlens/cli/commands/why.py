@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from aotlens.cli.export_formats import WHOLE_FORMATS, check_whole_format, whole_text
 from aotlens.cli.fix_edits import try_fixes, write_fixes
-from aotlens.cli.log_reports import TEXT_LIMIT, report_of_trace
+from aotlens.cli.log_reports import first_look, report_of_trace
 from aotlens.cli.options import output_file
 from aotlens.cli.saved_reports import add_map, is_trace_path
-from aotlens.cli.targets import check_script
+from aotlens.cli.targets import TargetName, check_script
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.diagnostics.budgets import over_dynamo_budget
 from aotlens.errors import UserError
@@ -59,7 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the same for these values only: `x.shape[0]=1,8,9`, `batch=1,8`, `x.dtype=float64`,"
         " `k=2,None`, `eval`, `no_grad`; several options are combined",
     )
-    parser.add_argument("script", metavar="SCRIPT", help="a Python script, or a TORCH_TRACE log")
+    parser.add_argument(
+        "script",
+        metavar="SCRIPT",
+        help="a Python script, or a TORCH_TRACE log (LOG::NAME for one function)",
+    )
     add_map(parser)
 
 
@@ -75,7 +79,7 @@ def varied(text: str) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    is_trace = is_trace_path(arguments.script)
+    is_trace = is_trace_path(TargetName.parse(arguments.script).path)
     if not is_trace:
         check_script(arguments.script)
     check_whole_format(arguments.format, arguments.output)
@@ -119,9 +123,10 @@ def _run_on_trace(arguments: argparse.Namespace) -> int:
     option = next((name for name, value in run_options.items() if value), None)
     if option is not None:
         raise UserError(f"{option} needs a script, and {arguments.script} is a log: remove it")
-    report = report_of_trace(arguments.script, None, arguments.mappings, text_limit=TEXT_LIMIT)
+    log = TargetName.parse(arguments.script)
+    report = report_of_trace(log.path, log.qualname, arguments.mappings, limits=first_look())
     _show(report, arguments)
-    exceeded = list(_over_budget(report, arguments.script))
+    exceeded = list(_over_budget(report, log.path))
     for finding in exceeded:
         say(f"aotlens: {finding.code}: {finding.message}")
     return int(bool(exceeded))

@@ -1,5 +1,6 @@
 """The difference of two reports as text."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.text import Text
@@ -10,7 +11,7 @@ from aotlens.model.report import Target
 from aotlens.render.text.diagnostics import diagnostic_lines
 from aotlens.render.text.layout import Row, paragraph, rule, table
 from aotlens.render.text.step_difference import step_difference_lines
-from aotlens.view.quantities import target_summary
+from aotlens.view.quantities import multiplied, target_summary
 from aotlens.view.shorten import end_cut
 
 __all__ = ["difference_lines"]
@@ -21,15 +22,17 @@ _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def difference_lines(change: ReportChange, width: int) -> Iterator[Text]:
-    """Every target that differs, line by line; the others in one line each."""
+    """Every target that differs, line by line; the others in one line for each name, at the top."""
     if change.step is not None:
         yield from step_difference_lines(change.step, width)
+    equal = Counter(target.qualname for target in change.targets if target.is_empty)
+    for name, count in equal.items():
+        times = f" {multiplied(count)}" if count > 1 else ""
+        yield Text.assemble((name, "bold"), times, ": no difference")
     for target in change.targets:
-        if target.is_empty:
-            yield Text.assemble((target.qualname, "bold"), ": no difference")
-            continue
-        yield from _target_lines(target, width)
-        yield Text()
+        if not target.is_empty:
+            yield from _target_lines(target, width)
+            yield Text()
     for word, style, targets in (("new", "green", change.added), ("gone", "red", change.removed)):
         yield from (_whole(target, word, style) for target in targets)
 

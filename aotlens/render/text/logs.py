@@ -11,7 +11,7 @@ from rich.text import Text
 from aotlens.model.log import Log
 from aotlens.model.spans import location
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
-from aotlens.view.logs import UNKNOWN_WHY, unknown_kinds_text
+from aotlens.view.logs import UNKNOWN_WHY, ranks_text, unknown_kinds_text
 from aotlens.view.quantities import every_digit, human_bytes
 
 __all__ = ["listed_target_lines", "unused_record_lines"]
@@ -31,7 +31,7 @@ def listed_target_lines(log: Log, page: Page) -> Iterator[Text]:
         Row(
             (
                 target.compile_id,
-                target.qualname,
+                f"{target.qualname}{ranks_text(target.ranks)}",
                 location(target.span) if target.span else "",
                 target.mode,
                 human_bytes(target.bytes),

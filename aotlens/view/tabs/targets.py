@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aotlens.model.spans import line_of
+from aotlens.view.logs import ranks_text
 from aotlens.view.quantities import multiplied, signature
 from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
 from aotlens.view.tabs.tables.rows import Cells, Column, LazyRows, Link, Listing, Part, size_part
@@ -101,7 +102,7 @@ def target_listing(report: Report) -> Listing:
 def _listed_cells(listed: ListedTarget, home: str | None) -> Cells:
     """Return the row of a target that was not read; Enter reads it."""
     return (
-        Part(f"{listed.qualname} ({listed.compile_id})", "dim"),
+        Part(f"{listed.qualname} ({listed.compile_id}){ranks_text(listed.ranks)}", "dim"),
         Part(MODES[listed.mode], "dim"),
         "",
         Part("Enter", "dim"),
