@@ -14,8 +14,9 @@ from aotlens.errors import TargetError
 from aotlens.model.eager import NotCompiled
 from aotlens.model.log import Log
 from aotlens.model.report import GraphId, Input, Kernel, Mode, Partition, Report, Target
+from aotlens.trace.compiled_functions import compiled_function
 from aotlens.trace.cuda_graphs import cuda_graph_of
-from aotlens.trace.dynamo_facts import compiled_function, dynamo_of, guards_of
+from aotlens.trace.dynamo_facts import dynamo_of, guards_of
 from aotlens.trace.facts import CompilationFacts, GraphSet
 from aotlens.trace.graph_memory import graph_memory
 from aotlens.trace.graphs.metadata import parse_metadata

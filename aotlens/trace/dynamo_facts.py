@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aotlens.dynamo.break_messages import EFFECTS, break_code, message_parts
 from aotlens.dynamo.user_names import user_name
@@ -20,20 +20,17 @@ from aotlens.model.dynamo import (
     Seconds,
     Specialisation,
 )
-from aotlens.model.report import AFTER, BUILT_IN, Guard, Span
+from aotlens.model.report import BUILT_IN, Guard, Span
 from aotlens.model.source import Related
 from aotlens.model.spans import is_library_path, site_at
+from aotlens.trace.compiled_functions import CompiledFunction, compiled_function, logged_frames
 from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.graphs.records import Line
 from aotlens.trace.phases import seconds_by_phase
-from aotlens.trace.source.lines import Locate, enclosing_name, qualified_name
+from aotlens.trace.source.lines import Locate
 
-__all__ = ["CompiledFunction", "compiled_function", "dynamo_of", "guards_of"]
+__all__ = ["dynamo_of", "guards_of"]
 
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d{1,9})$")
-_WRAPPER_FILE = "torch/_dynamo/external_utils.py"
-_WRAPPED = re.compile(r"___check_type_id\(L\['fn'\], \d+\), type=<class '(?:\w+\.)*(\w+)'>")
-_FRAME = re.compile(r'^\s*File "(.+?)", line (\d{1,9}), in (\S+)\n\s+(.*)$', re.MULTILINE)
 _BROKEN = re.compile(r"Graph break in user code at (.+?):(\d{1,9})$", re.MULTILINE)
 _REASON = re.compile(r"^(?:Graph Break )?Reason: ", re.MULTILINE)
 _OPERANDS = re.compile(r" \[<class .*$")
@@ -44,58 +41,6 @@ _MISMATCH = re.compile(
 )
 _EQUAL = re.compile(r"^(.+?) == (.+)$")
 MAX_REASONS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledFunction:
-    """The user's function of a compilation."""
-
-    file: str
-    line: int
-    name: str
-    """As the user writes it: `Net.forward`."""
-    part: str
-    """Empty, or `after line 14` for a resume function."""
-    is_call: bool = False
-    """True if the line is that of the call: for a module of a library, Dynamo compiles its own wrapper."""
-
-    @property
-    def first_line(self) -> Line:
-        """Return its first line: at the graph break for a resume function, else at its definition."""
-        after = self.part.rpartition(" ")[2]
-        name = "" if after or self.is_call else self.name
-        return Line(self.file, int(after) if after else self.line, name, "")
-
-    @property
-    def qualname(self) -> str:
-        return f"{self.name}{AFTER}{self.part.rpartition(' ')[2]}" if self.part else self.name
-
-
-def compiled_function(facts: CompilationFacts, locate: Locate) -> CompiledFunction:
-    """Return the compiled function, from the metrics or, if the compilation never ended, from its start."""
-    frame = facts.frame
-    name = facts.metric("co_name") or (frame.function if frame else "")
-    file = facts.metric("co_filename") or (frame.file if frame else "")
-    number = facts.metric("co_firstlineno") or str(frame.line if frame else 0)
-    line = int(number) if number.isdigit() and len(number) < 10 else 0
-    if name == "inner" and file.endswith(_WRAPPER_FILE) and (wrapped := _wrapped(facts)) is not None:
-        return wrapped
-    resumed = _RESUMED.search(name)
-    if resumed is None:
-        span = locate(Line(file, line, name, ""), None)
-        return CompiledFunction(file, line, qualified_name(span.file, span.line, name) or "?", "")
-    span = locate(Line(file, int(resumed[2]), "", ""), None)
-    own = enclosing_name(span.file, span.line, resumed[1])
-    return CompiledFunction(file, line, own, f"after line {resumed[2]}")
-
-
-def _wrapped(facts: CompilationFacts) -> CompiledFunction | None:
-    """Return the module that Dynamo's own wrapper calls, at the line of the user's call; None if unknown."""
-    module = _WRAPPED.search(facts.text("dynamo_cpp_guards_str"))
-    caller = next((frame for frame in reversed(facts.stack) if not is_library_path(frame.file)), None)
-    if module is None or caller is None:
-        return None
-    return CompiledFunction(caller.file, caller.line, f"{module[1]}.forward", "", is_call=True)
 
 
 def dynamo_of(
@@ -187,7 +132,7 @@ def _cause(facts: CompilationFacts, locate: Locate) -> Cause | None:
     if not separator or not re.fullmatch(r"!?[\d/-]+", against.strip()):
         against, guard = "", reason
     guard = re.split(r"\s+# ", guard, maxsplit=1)[0].strip()
-    frames = _frames(text)
+    frames = logged_frames(text)
     caller = facts.caller
     call = locate(Line(caller.file, caller.line, caller.function, caller.code), None) if caller else None
     span = locate(frames[-1], None) if frames else None
@@ -238,16 +183,12 @@ def _first_size(shown: str) -> str:
     return match[0] if match else shown
 
 
-def _frames(text: str) -> list[Line]:
-    return [Line(match[1], int(match[2]), match[3], match[4].strip()) for match in _FRAME.finditer(text)]
-
-
 def _breaks(facts: CompilationFacts, owner: str, locate: Locate) -> Iterator[Break]:
     for record in facts.every("dynamo_graph_break_reason"):
         text = facts.process.text(record)
         body = _body(text)
         traceback = text.partition("User code traceback:")[2].partition("Traceback (most recent")[0]
-        frames = _frames(traceback)
+        frames = logged_frames(traceback)
         broken = _BROKEN.search(text)
         if not frames and broken is None:
             continue

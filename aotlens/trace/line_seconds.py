@@ -11,7 +11,7 @@ from aotlens.dynamo.compile_time import CODE_PHASES
 from aotlens.model.dynamo import LineSeconds
 from aotlens.model.kernels import Kernel
 from aotlens.model.source import Span
-from aotlens.trace.dynamo_facts import compiled_function
+from aotlens.trace.compiled_functions import compiled_function
 from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.phases import seconds_by_phase
 from aotlens.trace.source.lines import Locate

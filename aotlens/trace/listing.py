@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from aotlens.model.log import ListedTarget
 from aotlens.model.report import Mode
-from aotlens.trace.dynamo_facts import CompiledFunction, compiled_function
+from aotlens.trace.compiled_functions import CompiledFunction, compiled_function
 from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.logs.reader import Compilation, Process, Trace
 from aotlens.trace.ranks import identity

@@ -14,7 +14,7 @@ from statistics import median
 from aotlens.model.ranks import GraphDifference, PhaseImbalance, RankCompilation, Ranks
 from aotlens.model.report import Span
 from aotlens.trace.collectives import GROUP, collectives_of, mismatches_of
-from aotlens.trace.dynamo_facts import compiled_function
+from aotlens.trace.compiled_functions import compiled_function
 from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.graphs.records import Graph, GraphNode
 from aotlens.trace.logs.reader import Compilation, Process, Trace

@@ -60,3 +60,11 @@ def test_a_break_in_the_users_code_has_no_other_line(tmp_path: Path) -> None:
     own = log(["step"]).replace(f'File "{LIBRARY}"', 'File "/home/ada/model.py"')
     (entry,) = breaks(tmp_path, own)
     assert (entry.span.file, entry.span.line, entry.related) == ("/home/ada/model.py", 50, ())
+
+
+def test_breaks_of_every_process_in_a_folder_count_and_equal_functions_once(tmp_path: Path) -> None:
+    for name, functions in (("a", ["write"]), ("b", ["write"]), ("c", ["other"])):
+        (tmp_path / f"{name}.log").write_text(log(functions))
+    dynamo = build_report(open_trace(tmp_path), "test").dynamo
+    assert dynamo is not None
+    assert [function.name for function in dynamo.functions] == ["write", "other"]

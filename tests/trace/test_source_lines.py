@@ -106,3 +106,21 @@ def test_a_default_device_hides_the_lines_of_graphs_but_not_of_kernels() -> None
     spans = [span for kernel in target.kernels for span in kernel.spans]
     assert {span.line for span in spans} >= {17, 18}
     assert all(span.file.endswith("default_device.py") for span in spans)
+
+
+def test_a_resume_function_is_named_after_the_line_of_its_break_here(tmp_path: Path) -> None:
+    """The log has the number of the line only; its text is that of the graph break."""
+    program = HERE / "programs" / "breaks.py"
+    (tmp_path / "breaks.py").write_text(f"# one\n# two\n{program.read_text()}")
+    trace = open_trace(HERE / "logs" / "breaks-aot_eager")
+    here, moved = (
+        [
+            (target.qualname, target.span.line)
+            for target in build_report(trace, "", None, Sources(Workspace(folder))).targets
+            if target.span is not None and " after line " in target.qualname
+        ]
+        for folder in (program.parent, tmp_path)
+    )
+    assert here
+    lower = [(name, int(name.rpartition(" ")[2]), line) for name, line in here]
+    assert moved == [(f"{name.rpartition(' ')[0]} {number + 2}", line + 2) for name, number, line in lower]
