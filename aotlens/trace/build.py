@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from aotlens.diagnostics.diagnose import diagnose
-from aotlens.diagnostics.tracing import dynamo_findings, rank_findings
+from aotlens.diagnostics.tracing import dynamo_findings, from_not_compiled, rank_findings
 from aotlens.errors import TargetError
 from aotlens.model.eager import NotCompiled
 from aotlens.model.log import Log
@@ -100,6 +100,7 @@ def build_report(
     )
     dynamo = replace(dynamo, compile_seconds=replace(dynamo.compile_seconds, by_line=by_line))
     ranks = ranks_of(trace, locate) if only is None else None
+    failures = tuple(_failures(compilations, locate))
     return Report(
         torch=next(
             (process.torch_version for process in trace.processes if process.torch_version), "unknown"
@@ -107,8 +108,12 @@ def build_report(
         python="unknown",
         command=command,
         targets=tuple(target for _, target in built),
-        diagnostics=(*rank_findings(ranks), *dynamo_findings(dynamo)),
-        not_compiled=tuple(_failures(compilations, locate)),
+        diagnostics=(
+            *(from_not_compiled(record) for record in failures),
+            *rank_findings(ranks),
+            *dynamo_findings(dynamo),
+        ),
+        not_compiled=failures,
         dynamo=dynamo if dynamo.functions else None,
         ranks=ranks,
         incomplete=_incomplete(trace, None if extras.limits.reads_on else choice, len(every)),

@@ -12,6 +12,7 @@ from tests.command import aotlens, python
 from tests.trace.log_text import ARTIFACT, compiled, record
 
 LOGS = Path(__file__).parent / "logs"
+PHASES = ("dynamo", "backend_compile", "inductor_compile")
 EAGER, INDUCTOR = LOGS / "net-aot_eager", LOGS / "net-inductor"
 
 
@@ -142,6 +143,26 @@ def test_check_judges_the_log() -> None:
 
 
 @pytest.mark.rotates
+def test_a_process_that_died_names_its_last_phase_and_fails_a_check(tmp_path: Path) -> None:
+    head = 'class GraphModule(torch.nn.Module):\n    def forward(self, L_x_: "f32[4][1]cpu"):\n'
+    graph = f"{head}        return ()\n"
+    events = (f'{{\n"name": "{name}",\n"ts": {at}.0,\n"ph": "B"\n}}' for at, name in enumerate(PHASES))
+    start = {"stack": [{"line": 2, "name": "f", "filename": 1}]}
+    records = (
+        record("str", ["/home/u/net.py", 1]),
+        record("dynamo_start", start, None, **compiled()),
+        record("dynamo_output_graph", {"sizes": {}}, graph, **compiled()),
+        *(record("chromium_event", {}, text, **compiled()) for text in events),
+    )
+    log = tmp_path / "a.log"
+    log.write_text("".join(records) + "V1124 08:40:07")
+    ended = aotlens("check", log)
+    assert ended.code == 1
+    assert "AL405" in ended.out
+    assert "in `inductor_compile`: the process died, or still runs" in " ".join(ended.out.split())
+    assert "aotlens: incomplete: a.log: the last record is cut off" in ended.err
+
+
 def test_settings_of_the_current_folder_hold_for_a_log_and_its_sources(tmp_path: Path) -> None:
     project, log = tmp_path / "project", tmp_path / "elsewhere"
     shutil.copytree(EAGER, log)

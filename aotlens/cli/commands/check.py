@@ -101,7 +101,10 @@ def _read_log(path: str, overrides: "_Overrides", mappings: list[str]) -> Traced
     log = TargetName.parse(path)
     file = SourceFile(path, "", overrides.over(settings_for(str(Path.cwd() / Path(log.path).name))), ())
     with waiting(f"reading {log}"):
-        return Traced(file, findings_of_trace(log.path, log.qualname, mappings), None)
+        report = findings_of_trace(log.path, log.qualname, mappings)
+    if report.incomplete is not None:
+        say(f"aotlens: incomplete: {report.incomplete}")
+    return Traced(file, report, None)
 
 
 def _check_script_arguments(arguments: argparse.Namespace) -> None:
