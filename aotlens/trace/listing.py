@@ -17,6 +17,7 @@ from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.logs.reader import Compilation, Process, Trace
 from aotlens.trace.ranks import identity
 from aotlens.trace.source.lines import Locate
+from aotlens.trace.source.source_lines import Sources
 from aotlens.trace.stages import POST_GRAD
 
 __all__ = [
@@ -85,6 +86,9 @@ class Summary:
     def is_called(self, name: str, locate: Locate) -> bool:
         """Return True for the function's name, whole or its last part."""
         own = self.function(locate).qualname
+        sets = CompilationFacts(self.compilation).sets if own == name.rpartition(".")[2] != name else ()
+        if sets and isinstance(locate, Sources):  # not found in a file that has changed
+            own = self.function(locate.for_target(sets[0])).qualname
         return name in (own, own.rpartition(".")[2])
 
 

@@ -124,3 +124,15 @@ def test_a_resume_function_is_named_after_the_line_of_its_break_here(tmp_path: P
     assert here
     lower = [(name, int(name.rpartition(" ")[2]), line) for name, line in here]
     assert moved == [(f"{name.rpartition(' ')[0]} {number + 2}", line + 2) for name, number, line in lower]
+
+
+def test_definitions_of_one_name_are_told_apart_in_a_file_that_has_changed(tmp_path: Path) -> None:
+    """`net.py` has several functions `forward`; the log has no text of a definition."""
+    program = HERE / "programs" / "net.py"
+    (tmp_path / "net.py").write_text(f"# one\n# two\n{program.read_text()}")
+    trace = open_trace(HERE / "logs" / "net-aot_eager")
+    dynamo = build_report(trace, "", None, Sources(Workspace(tmp_path))).dynamo
+    assert dynamo is not None
+    assert dynamo.functions[0].qualname == "Net.forward"
+    (named,) = build_report(trace, "", "Net.forward", Sources(Workspace(tmp_path))).targets
+    assert named.qualname == "Net.forward"

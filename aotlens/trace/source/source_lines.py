@@ -27,7 +27,11 @@ _POSITION = re.compile(r"AOTInput\(idx=(\d{1,9})\)$")
 
 
 class Sources:
-    """Locates logged lines in a workspace, one by one or with the graphs of a target."""
+    """Locates logged lines in a workspace, one by one or with the graphs of a target.
+
+    The lines of each target's graphs have texts, which help to find lines without: definitions of `forward`
+    in a file that has several.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -41,7 +45,9 @@ class Sources:
         others = (graphs.joint, graphs.forward, graphs.inference, graphs.backward)
         present = tuple(graph for graph in others if graph is not None)
         is_cache_hit = bool(graphs.facts.records("aotautograd_cache_hit"))
-        return SourceLines(self.workspace, graphs.captured, present, is_cache_hit=is_cache_hit)
+        lines = SourceLines(self.workspace, graphs.captured, present, is_cache_hit=is_cache_hit)
+        self._without_target.learn(lines)
+        return lines
 
 
 class SourceLines:
@@ -77,6 +83,14 @@ class SourceLines:
         if node is not None and text and (columns := self._columns(text, line, node)) is not None:
             start, end = columns
         return Span(file, number, start, number, end)
+
+    def learn(self, other: "SourceLines") -> None:
+        """Add the lines that another one is sure of, and look again for those that were unchecked."""
+        self._files |= other._files
+        self._texts |= other._texts
+        known = {line: place for line, place in self._located.items() if place.state != "unchecked"}
+        sure = {line: place for line, place in other._located.items() if place.state in ("same", "moved")}
+        self._located = known | sure
 
     @property
     def states(self) -> dict[Line, LineState]:
