@@ -71,7 +71,7 @@ class SolverRequest:
             if change in self._unknown:
                 raise UnknownValueError(f"{self._unknown[change]}{ending}")
             notes = dict.fromkeys(partition.own_note for partition in trained if partition.own_note)
-            why = "; ".join(notes) or "no target of the log is trained, so nothing is saved"
+            why = "; ".join(notes) or "no target that was read is trained, so nothing is saved"
             raise UserError(f"--what-if {change}: {why}{ending}")
 
     def _lacks(self, change: str, joint: Joint, split: Split) -> bool:

@@ -110,7 +110,7 @@ def test_a_what_if_that_no_target_answers_is_an_error() -> None:
     unknown = aotlens("inspect", EAGER, "--what-if", "recompute:nowhere")
     assert (unknown.code, "nowhere" in unknown.err) == (2, True)
     untrained = aotlens("inspect", f"{EAGER}::infer", "--what-if", "default")
-    assert (untrained.code, "no target of the log is trained" in untrained.err) == (2, True)
+    assert (untrained.code, "no target that was read is trained" in untrained.err) == (2, True)
 
 
 def test_a_name_that_is_not_there_lists_those_that_are() -> None:
