@@ -30,6 +30,10 @@ class Quarter:
         """Return True if the case is in this quarter; cases of one name and other turns are in others."""
         return self.number is None or (zlib.crc32(name.encode()) + turn) % QUARTERS == self.number
 
+    def takes_costly(self, name: str) -> bool:
+        """Return True if a case that takes seconds runs: every second one waits for a run of all cases."""
+        return self.number is None or zlib.crc32(name.encode()) // QUARTERS % 2 == 0
+
     def runs(self, name: str, turn: int | str | None = None, *, is_named: bool = False) -> bool:
         """Return True if a test that is marked `rotates`, or `rotates(turn)`, runs in this quarter.
 

@@ -40,6 +40,7 @@ def _subclasses() -> Iterator[str]:
                 yield node.name
 
 
+@pytest.mark.rotates
 def test_only_the_table_makes_these_errors() -> None:
     kinds = ERRORS | set(_subclasses())
     assert kinds > ERRORS
@@ -47,6 +48,7 @@ def test_only_the_table_makes_these_errors() -> None:
     assert made == []
 
 
+@pytest.mark.rotates
 def test_every_case_that_is_raised_is_in_the_table_with_its_values() -> None:
     wrong = []
     for module in _engine():

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 SAYS_NOTHING = frozenset(
     {"at", "found", "given", "kept", "one", "place", "said", "taken", "there", "told", "twin"}
@@ -51,6 +53,7 @@ def look(given, *, one=1):
     assert names == SAYS_NOTHING - {"at", "there"}
 
 
+@pytest.mark.rotates
 def test_no_variable_has_a_name_that_says_nothing() -> None:
     files = [file for folder in ("aotlens", "tui", "lsp_server") for file in (ROOT / folder).rglob("*.py")]
     assert len(files) > 300

@@ -66,6 +66,7 @@ def test_a_step_over_its_budget_fails_and_its_result_is_stored(
     assert "running" not in again.err
 
 
+@pytest.mark.rotates
 def test_fit_applies_the_budget_too(folder: Path) -> None:
     (folder / "pyproject.toml").write_text(BUDGET.format(limit="6 MiB"))
     ended = aotlens("fit", "train.py", cwd=folder)

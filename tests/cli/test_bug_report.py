@@ -32,6 +32,7 @@ def test_without_a_target_it_says_what_is_installed() -> None:
     assert "AOTLENS_CACHE_DIR=" in ended.out
 
 
+@pytest.mark.rotates
 def test_a_target_that_differs(tmp_path: Path) -> None:
     (tmp_path / "pears.py").write_text(SCRIPT)
     ended = aotlens("doctor", "--report", "pears.py", "--backend", "eager", "--anonymous", cwd=tmp_path)

@@ -161,6 +161,7 @@ def test_other_commands(words: tuple[str, ...], start: str, tmp_path: Path) -> N
     assert all(text.startswith(start) for text in screen.status), screen.status
 
 
+@pytest.mark.rotates
 def test_no_terminal_no_progress(tmp_path: Path) -> None:
     (tmp_path / "s.py").write_text(EXAMPLE)
     ended = aotlens("inspect", "s.py", cwd=tmp_path)

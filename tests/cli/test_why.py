@@ -107,6 +107,7 @@ print(f(-torch.ones(4)))
 """
 
 
+@pytest.mark.rotates
 def test_fixes_that_passed_are_written_and_shown_first(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(BREAKING)

@@ -110,6 +110,7 @@ def test_a_number_may_be_a_tensor() -> None:
     assert axis.remedies[0].compilations == 1
 
 
+@pytest.mark.rotates
 def test_options_are_combined() -> None:
     axis = axis_of(SCALED, "batch=8,9", "no_grad")
     assert [call.value for call in axis.calls] == ["8, no_grad", "9, no_grad"]

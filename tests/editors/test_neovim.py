@@ -61,6 +61,7 @@ def test_an_example_through_the_real_worker() -> None:
     assert "TUI" in shown
 
 
+@pytest.mark.rotates
 def test_a_trace_shows_in_the_editor() -> None:
     line = next(n for n, text in enumerate(MODEL.read_text().splitlines(), 1) if "cache.mul_" in text)
     shown = neovim(MODEL, "", line, STAND_IN, AOTLENS_FIX="Return the new value instead")

@@ -34,6 +34,8 @@ class Configuration:
     """0 to 3."""
     judge: Judge
     covers: Callable[[Program], bool]
+    is_costly: bool = False
+    """It takes seconds, so every second program is asked only by a run of all cases."""
 
 
 def direct(options: CompileOptions) -> Compiler:
@@ -141,7 +143,13 @@ CONFIGURATIONS = (
         beside_eager(direct(_Options(dynamic=True, policy="default"))),
         is_one_of(SIZES_IN_THE_BACKWARD, "dynamic"),
     ),
-    Configuration("inductor", 3, beside_eager(direct(CompileOptions(backend="inductor"))), has("inductor")),
+    Configuration(
+        "inductor",
+        3,
+        beside_eager(direct(CompileOptions(backend="inductor"))),
+        has("inductor"),
+        is_costly=True,
+    ),
     Configuration(
         "symbolic inductor",
         0,

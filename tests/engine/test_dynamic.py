@@ -174,6 +174,7 @@ def test_each_guard_has_the_line_that_made_it() -> None:
     assert f"test_dynamic.py:{asked.span.line}:" in shown
 
 
+@pytest.mark.rotates
 def test_dynamo_guards_have_their_line() -> None:
     torch.compiler.reset()
     found: list[Compiled] = []

@@ -147,6 +147,7 @@ def test_two_forwards_before_two_backwards() -> None:
         torch.testing.assert_close(gradient, parameter.grad)
 
 
+@pytest.mark.rotates
 def test_training_steps_follow_eager() -> None:
     def losses(compile_it: bool) -> list[float]:
         torch.manual_seed(0)

@@ -132,6 +132,7 @@ def test_inductor_serves_many_numbers() -> None:
             compare_at(SERVED[name], compiled.call, number)
 
 
+@pytest.mark.rotates
 def test_a_number_in_brackets_within_a_loop() -> None:
     """Torch takes function modes off while a higher-order operator runs its functions."""
     options = aotlens.CompileOptions(backend="eager", dynamic=True)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.command import ROOT, python
 
 CODE = """
@@ -14,6 +16,7 @@ print(frames.is_user_file(frames.__file__), frames.is_user_file(origin.__file__)
 """
 
 
+@pytest.mark.rotates
 def test_files_behind_a_link_are_ours(tmp_path: Path) -> None:
     (tmp_path / "environment").symlink_to(ROOT)
 

@@ -123,6 +123,7 @@ def test_a_budget_is_kept_and_exact(fraction: float) -> None:
     assert (met.exact, met.bound_flops) == (True, flops(parts))
 
 
+@pytest.mark.rotates
 def test_less_budget_is_more_work() -> None:
     joint = PROGRAMS["GPT, 2 layers"]()
     work = [flops(partition(joint, f"budget={share}%")) for share in (100, 80, 60, 40, 20, 0)]

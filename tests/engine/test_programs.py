@@ -29,7 +29,11 @@ def asked(request: pytest.FixtureRequest, quarter: Quarter) -> tuple[Configurati
         assert not unknown, f"no such configuration: {', '.join(unknown)}"
         return tuple(row for row in CONFIGURATIONS if row.name in only)
     program = request.getfixturevalue("program")
-    return tuple(row for row in CONFIGURATIONS if quarter.takes(program.name, row.turn))
+    return tuple(
+        row
+        for row in CONFIGURATIONS
+        if quarter.takes(program.name, row.turn) and (not row.is_costly or quarter.takes_costly(program.name))
+    )
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=name_of)

@@ -128,6 +128,7 @@ def test_what_a_subclass_makes_of_an_operator_comes_from_it() -> None:
     ]
 
 
+@pytest.mark.rotates
 def test_a_stage_without_wrappers_desugars_nothing() -> None:
     target = aotlens.inspect(values_that_occur, torch.randn(3)).targets[0]
     assert next(stage.same_as for stage in target.stages if stage.name == "desugared") == "captured"

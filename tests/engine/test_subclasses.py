@@ -191,6 +191,7 @@ def test_later_call_with_a_wrapper_where_a_plain_tensor_was(wrap: Any) -> None:
             torch.testing.assert_close(inside, expected)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("dynamic", [None, True], ids=["automatic", "dynamic"])
 def test_later_sizes_of_a_distributed_tensor_behind_dynamo(dynamic: bool | None) -> None:
     """The whole has sizes that its local part does not tell."""
@@ -227,6 +228,7 @@ def test_later_longest_row_of_as_many_rows_behind_dynamo(fn: Any) -> None:
         torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.rotates
 def test_later_lengths_of_a_jagged_tensor_behind_dynamo() -> None:
     call = torch.compile(lambda x: x.values().mean(), backend=dynamo_backend(CompileOptions(backend="eager")))
     for lengths in ([2, 4], [5, 1, 2], [3, 3], [1, 2, 3, 4, 5], [6, 9]):

@@ -46,6 +46,7 @@ def test_module_text(name: str, golden: Golden) -> None:
     golden(f"engine/{name}.txt", compiled(name).source)
 
 
+@pytest.mark.rotates
 def test_module_text_with_symbolic_sizes(golden: Golden) -> None:
     text = compiled("two_views", dynamic=True).source
     symbols = dict.fromkeys(re.findall(r"\bs\d+\b", text))

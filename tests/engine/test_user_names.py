@@ -111,6 +111,7 @@ def test_constants_in_the_function(backend: str) -> None:
     assert x.grad.tolist() == [0.0, 2.0, 3.0]
 
 
+@pytest.mark.rotates
 def test_batch_norm_of_a_transposed_input_under_changing_sizes() -> None:
     norm, linear = nn.BatchNorm1d(8), nn.Linear(8, 10)
 

@@ -1,5 +1,6 @@
 """`aotlens.verify` and what the session calls, on compiled functions."""
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +18,7 @@ def scaled_sum(x: Tensor, w: Tensor, *, bias: float = 0.5) -> dict[str, Tensor]:
     return {"out": (x * w).sum() + bias, "row": x[0]}
 
 
+@pytest.mark.rotates
 def test_package_is_the_function_too() -> None:
     verdict = aotlens.verify(scaled_sum, plain(2, 3), leaf(2, 3))
     assert verdict.ok, verdict.differences

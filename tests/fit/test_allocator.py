@@ -138,6 +138,7 @@ def exact_peak(sequence: list[AllocationEvent]) -> int:
     return peak
 
 
+@pytest.mark.rotates
 @given(STEPS, st.booleans())
 def test_reserved_covers_allocated_covers_what_was_asked_for(
     steps: list[tuple[int, int]], is_expandable: bool

@@ -49,12 +49,14 @@ def sizes(found: list[tuple[str, int]]) -> list[int]:
     return [size for _, size in found]
 
 
+@pytest.mark.rotates
 def test_forward_and_backward_have_their_own(tmp_path: Path) -> None:
     """As the allocator's history on an H100 has it: the bias is added by cuBLASLt, in the forward alone."""
     assert sizes(workspaces(tmp_path, "h100")) == [32 * MIB, MIB, 32 * MIB]
     assert sizes(workspaces(tmp_path, "h100", bias=False)) == [32 * MIB, 32 * MIB]
 
 
+@pytest.mark.rotates
 def test_other_gpus_and_settings_have_other_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes(workspaces(tmp_path, "a100")) == [8_519_680, MIB, 8_519_680]
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -96,6 +98,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("setup", ["", 'torch.set_default_device("cuda")'], ids=["", "default device"])
 def test_dropout_is_one_operator_and_each_operator_has_its_line(tmp_path: Path, setup: str) -> None:
     """As on a GPU; a default device is a mode, whose frames are between compiled code and its operators."""

@@ -56,6 +56,7 @@ def test_a_cubin_without_kernels() -> None:
     )
 
 
+@pytest.mark.rotates
 @given(changes=st.dictionaries(st.integers(0, len(NORM) - 1), st.integers(0, 255), min_size=1, max_size=8))
 @settings(max_examples=150, deadline=None)
 def test_damage_gives_an_answer_or_an_error(changes: dict[int, int]) -> None:

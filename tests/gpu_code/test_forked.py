@@ -89,6 +89,7 @@ def _collect() -> list[list[int]]:
     return [[*_RELEASED_BY]]
 
 
+@pytest.mark.rotates
 def test_a_child_releases_nothing_of_its_parent() -> None:
     gc.collect()
     gc.disable()

@@ -70,6 +70,7 @@ def test_a_kernel_with_other_numbers_is_named(monkeypatch: pytest.MonkeyPatch, o
     assert f"{__file__}:{norm.__code__.co_firstlineno + 1}" in found.summary()
 
 
+@pytest.mark.rotates
 def test_an_access_outside_of_the_arguments_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     rewriting(monkeypatch, "xmask = xindex < xnumel", "xmask = xindex < 4096")
     found = verified(torch.exp, torch.randn(100))
@@ -137,6 +138,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(query, key, value, is_causal=True) * 2
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_attention_and_its_gradient(dtype: torch.dtype) -> None:
     found = verified(attend, *(leaf(1, 2, 20, 16, dtype=dtype) for _ in range(3)))

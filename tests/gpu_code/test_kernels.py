@@ -168,6 +168,7 @@ def test_a_kernel_that_triton_refuses_leaves_the_others(monkeypatch: pytest.Monk
     assert forward.error in printed
 
 
+@pytest.mark.rotates
 def test_a_kernel_that_takes_too_long_is_stopped() -> None:
     options = CompileOptions("eager", gpu="h100", kernel_limit_s=0.01)
     (kernel,) = compile_direct(scaled_softmax, (torch.randn(64, 128),), {}, options).target().kernels
@@ -222,6 +223,7 @@ def test_what_a_library_call_moves_and_computes() -> None:
     assert kernel.flops == 2 * 64 * 32 * 16
 
 
+@pytest.mark.rotates
 def test_text_of_the_kernels(golden: Golden) -> None:
     target = target_of(Mlp(), torch.randn(32, 64))
     figures = "".join(f"{line.plain}\n" for line in kernel_lines(target, Page(110, target.file)))

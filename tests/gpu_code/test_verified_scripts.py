@@ -87,6 +87,7 @@ def test_a_fused_attention_drops_the_same_forward_and_backward() -> None:
     assert BY_COUNTERPART in found.summary()
 
 
+@pytest.mark.rotates
 def test_an_attention_whose_backward_drops_others_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     def other(parts: Any, config: Any) -> Iterator[Any]:
         for graph in lower_to_run(parts, config):

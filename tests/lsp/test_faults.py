@@ -76,6 +76,7 @@ def test_a_fault_of_the_script_is_one_message_at_its_line(
     assert (answer["targets"], said, found) == (["f"], [], [])
 
 
+@pytest.mark.rotates
 def test_a_script_that_writes_to_every_stream(client: StrictClient, tmp_path: Path) -> None:
     noise = (
         "import os, subprocess, sys\nprint('one')\nos.write(1, b'Content-Length: 2\\r\\n\\r\\n{}')\n"

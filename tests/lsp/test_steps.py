@@ -46,6 +46,7 @@ def hints(client: StrictClient, uri: str) -> dict[int, Json]:
     return {hint["position"]["line"]: hint["label"] for hint in answer}
 
 
+@pytest.mark.rotates
 def test_the_question_at_the_step_is_answered_there(client: StrictClient, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(TRAIN)

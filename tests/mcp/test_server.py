@@ -114,6 +114,7 @@ def test_the_server_introduces_itself_to_new_and_old_clients(tmp_path: Path, mod
     assert "run_user_code" in instructions
 
 
+@pytest.mark.rotates
 @pytest.mark.usefixtures("forks")
 def test_why_runs_the_script_in_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text(LOOP)
@@ -137,6 +138,7 @@ for _ in range(4):
 """
 
 
+@pytest.mark.rotates
 @pytest.mark.usefixtures("forks")
 def test_fit_measures_the_step_of_a_script_and_reads_it_again(tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(STEPS)

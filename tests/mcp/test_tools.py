@@ -178,6 +178,7 @@ def test_a_log_is_read_as_a_report(session: Session, worker: FakeWorker, tmp_pat
     assert worker.asked == []
 
 
+@pytest.mark.rotates
 def test_only_the_last_reports_are_held(session: Session) -> None:
     calls = [INSPECT] * (MOST_REPORTS + 1)
     *_, first, last = results(

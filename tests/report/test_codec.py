@@ -24,6 +24,7 @@ def test_round_trip(indent: int | None) -> None:
 FIGURES = st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False), max_size=3)
 
 
+@pytest.mark.rotates
 @given(
     st.builds(
         Target,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -151,6 +152,7 @@ def test_dropout_has_no_finding_under_any_policy() -> None:
         assert found(target, LOW) == []
 
 
+@pytest.mark.rotates
 def test_a_budget_of_the_example_is_told_exactly_when_more_saved_needs_less() -> None:
     spec = importlib.util.spec_from_file_location("train_gpt", EXAMPLE)
     assert spec is not None

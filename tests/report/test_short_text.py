@@ -54,6 +54,7 @@ def report() -> Report:
     return aotlens.inspect(Model(), torch.zeros(2, 8, dtype=torch.int64))
 
 
+@pytest.mark.rotates
 def test_twelve_layers_fit_on_two_screens(report: Report) -> None:
     lines = report_text(report).splitlines()
     assert len(lines) <= TWO_SCREENS == 100

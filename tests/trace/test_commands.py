@@ -16,6 +16,7 @@ PHASES = ("dynamo", "backend_compile", "inductor_compile")
 EAGER, INDUCTOR = LOGS / "net-aot_eager", LOGS / "net-inductor"
 
 
+@pytest.mark.rotates
 def test_inspect_shows_one_target_in_each_format(tmp_path: Path) -> None:
     text = aotlens("inspect", f"{INDUCTOR}::0/0", "--full")
     assert text.code == 0

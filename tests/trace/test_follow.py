@@ -106,6 +106,7 @@ def test_a_log_that_is_written_anew_is_opened_again(tmp_path: Path) -> None:
     assert trace.processes[0].compilations[0].last("aot_joint_graph") is None
 
 
+@pytest.mark.rotates
 def test_inspect_prints_each_target_as_it_comes_until_ctrl_c(tmp_path: Path) -> None:
     """A process of its own: Ctrl-C must not reach the one that runs the tests."""
     first, rest = _halves("aot_backward_graph")

@@ -70,6 +70,7 @@ def test_the_page_escapes_names_and_asks_nobody() -> None:
     assert "default-src 'none'" in page
 
 
+@pytest.mark.rotates
 def test_the_app_opens_the_comparison_and_lists_all_lines() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await settle(pilot)
@@ -92,6 +93,7 @@ def test_the_app_opens_the_comparison_and_lists_all_lines() -> None:
     drive(scenario, app)
 
 
+@pytest.mark.rotates
 def test_a_retrace_is_compared_with_the_trace_before() -> None:
     tracing = FakeTracing()
 
@@ -122,6 +124,7 @@ def two_steps() -> SideBySide:
     return side_by_side(report, replace(report, fit=fit), NAMES)
 
 
+@pytest.mark.rotates
 @needs_chromium
 def test_the_page_compares_the_memory_of_two_steps(tmp_path: Path) -> None:
     script = """

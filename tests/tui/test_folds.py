@@ -96,6 +96,7 @@ def names(app: AotlensApp, id: str) -> list[str]:
     return [" ".join(row.split(" | ")[:2]) for row in rows(app, id)]
 
 
+@pytest.mark.rotates
 def test_nodes_of_identical_layers_are_one_row() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")
@@ -123,6 +124,7 @@ def test_a_node_that_a_fold_hides_is_walked_to() -> None:
     drive(scenario, layered_app())
 
 
+@pytest.mark.rotates
 def test_a_node_is_followed_through_stages_that_fold_it() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         app.workbench.jump(Jump("stages", "captured/mm_1"))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from textual.pilot import Pilot
 
 from tests.report.sample import sample_report
@@ -10,6 +11,7 @@ from tui.app import AotlensApp
 from tui.messages import ReportReady
 
 
+@pytest.mark.rotates
 def test_the_target_that_is_shown_stays_and_the_new_ones_are_there() -> None:
     first = sample_report()
     shown = first.targets[0]

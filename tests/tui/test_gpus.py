@@ -34,6 +34,7 @@ def test_a_chosen_gpu_is_traced_for_in_the_kernels_tab() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+@pytest.mark.rotates
 def test_kernels_appear_while_they_are_generated() -> None:
     tracing = FakeTracing()
 
@@ -59,6 +60,7 @@ def test_kernels_appear_while_they_are_generated() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+@pytest.mark.rotates
 def test_a_saved_report_has_no_gpu_to_choose() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("8", "c", "ctrl+g")

@@ -31,6 +31,7 @@ def drawn(app: AotlensApp) -> list[str]:
     return [f"{sides(box.column)} {box.item.name}{' across' if box.item.across else ''}" for box in boxes]
 
 
+@pytest.mark.rotates
 def test_a_stage_shows_what_it_changed() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("3")
@@ -118,6 +119,7 @@ def test_the_program_text_stands_on_the_selected_node() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_a_node_is_drawn_between_what_it_reads_and_who_reads_it() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")

@@ -17,6 +17,7 @@ def text(app: AotlensApp) -> list[str]:
     return list(app.workbench.query_one("#kernel-text", CodeView).text.lines)
 
 
+@pytest.mark.rotates
 def test_kernels_in_call_order_then_the_dearest_first() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("8")
@@ -32,6 +33,7 @@ def test_kernels_in_call_order_then_the_dearest_first() -> None:
     drive(scenario, app_with_kernels())
 
 
+@pytest.mark.rotates
 def test_a_kernel_tells_what_it_takes_and_lights_its_expressions() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("8", "down")
@@ -107,6 +109,7 @@ def test_the_costliest_lines_from_the_overview() -> None:
     drive(scenario, app_with_kernels())
 
 
+@pytest.mark.rotates
 def test_the_memory_tab_shows_the_curve_and_what_is_alive() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("6")

@@ -18,6 +18,7 @@ from tui.widgets.key_bar import KeyBar
 from tui.widgets.theme import DARK, LIGHT
 
 
+@pytest.mark.rotates
 def test_digits_open_the_tabs_and_focus_their_main_list() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         opened = []
@@ -79,6 +80,7 @@ def test_slash_searches_in_the_source() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_y_copies_the_row_and_the_line() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("7", "y")
@@ -94,6 +96,7 @@ def test_y_copies_the_row_and_the_line() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_s_saves_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -105,6 +108,7 @@ def test_s_saves_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (tmp_path / "aotlens-Block-saved.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.rotates
 def test_e_opens_the_editor_at_the_lit_line(monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
     monkeypatch.setenv("VISUAL", "code --wait")
@@ -120,6 +124,7 @@ def test_e_opens_the_editor_at_the_lit_line(monkeypatch: pytest.MonkeyPatch) -> 
     assert commands == [["code", "--wait", "--goto", f"{MODEL}:21"]]
 
 
+@pytest.mark.rotates
 def test_question_mark_lists_the_keys_of_the_pane() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4", "question_mark")
@@ -208,6 +213,7 @@ def test_d_changes_between_dark_and_light() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_z_gives_the_screen_to_one_half() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         left, right = app.workbench.query_one("#left"), app.workbench.query_one("#right")
@@ -219,6 +225,7 @@ def test_z_gives_the_screen_to_one_half() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_a_narrow_screen_shows_the_targets_while_they_are_used() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         targets = table(app, "targets")

@@ -46,6 +46,7 @@ def test_every_tab_shows_a_report_from_a_log(report: Report) -> None:
     assert len(set(seen)) == 9
 
 
+@pytest.mark.rotates
 def test_the_overview_names_what_a_log_does_not_say(report: Report) -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         shown = " ".join(lines(app, "overview-lines"))
@@ -55,6 +56,7 @@ def test_the_overview_names_what_a_log_does_not_say(report: Report) -> None:
     drive(scenario, AotlensApp("logs", report=report))
 
 
+@pytest.mark.rotates
 def test_the_overview_lists_unknown_kinds_of_records(report: Report) -> None:
     unused = (RecordKind("vllm_piecewise", 12, is_known=False), RecordKind("link", 1, is_known=True))
 
@@ -66,6 +68,7 @@ def test_the_overview_lists_unknown_kinds_of_records(report: Report) -> None:
     drive(scenario, AotlensApp("logs", report=replace(report, log=Log("logs", unused=unused))))
 
 
+@pytest.mark.rotates
 def test_the_overview_compares_our_solver_with_torchs() -> None:
     solved = build_report(open_trace(LOGS / "net-inductor"), "test", "0/0", extras=Extras(with_reasons))
 
@@ -77,6 +80,7 @@ def test_the_overview_compares_our_solver_with_torchs() -> None:
     drive(scenario, AotlensApp("logs", report=solved))
 
 
+@pytest.mark.rotates
 def test_the_overview_and_the_page_show_ranks() -> None:
     of_ranks = build_report(open_trace(LOGS / "tensor_parallel-aot_eager"), "test")
     expected = (

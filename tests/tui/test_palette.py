@@ -36,6 +36,7 @@ def test_a_dark_background_keeps_its_tone_where_rich_loses_it() -> None:
     assert nearest(panel) == 236, "a dark grey"
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("theme", [DARK.name, LIGHT.name])
 def test_every_look_is_readable_and_the_cursor_is_seen(theme: str) -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:

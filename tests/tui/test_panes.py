@@ -237,6 +237,7 @@ def test_moving_in_the_source_marks_the_rows_of_the_line() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_columns_are_exact_behind_characters_of_several_bytes() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("2", "tab", "down")
@@ -265,6 +266,7 @@ def test_another_target_fills_every_tab_anew() -> None:
     drive(scenario)
 
 
+@pytest.mark.rotates
 def test_why_explains_what_dynamo_did() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("w")
@@ -284,6 +286,7 @@ def test_why_explains_what_dynamo_did() -> None:
     drive(scenario, AotlensApp("model.py", report=replace(sample_report(), dynamo=WHY)))
 
 
+@pytest.mark.rotates
 def test_why_without_dynamo() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("w")

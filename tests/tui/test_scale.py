@@ -64,6 +64,7 @@ def test_the_filter_and_the_source_find_rows_among_all(large: Report) -> None:
     drive(scenario, AotlensApp("model.py", report=large))
 
 
+@pytest.mark.rotates
 def test_the_overview_is_made_once_whatever_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 

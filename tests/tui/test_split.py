@@ -42,6 +42,7 @@ def test_the_border_is_dragged_from_either_side() -> None:
     drive(scenario, size=WIDE)
 
 
+@pytest.mark.rotates
 def test_the_line_between_stacked_panes_is_dragged() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         _, height = left(app)
@@ -72,6 +73,7 @@ def test_keys_move_it_to_its_limits_and_zoom_stays_whole() -> None:
     drive(scenario, size=WIDE)
 
 
+@pytest.mark.rotates
 def test_the_next_session_has_the_same_split(tmp_path: Path) -> None:
     file = tmp_path / "state" / "tui.json"
     assert write_remembered(file, Remembered("nord", {"beside": 30})) is None

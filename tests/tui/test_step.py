@@ -73,6 +73,7 @@ def test_last_result_is_shown_without_a_run_and_rows_lead_to_the_source() -> Non
     drive(scenario, opened(fitting))
 
 
+@pytest.mark.rotates
 def test_on_a_small_screen_the_tables_have_the_room() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("F")
@@ -84,6 +85,7 @@ def test_on_a_small_screen_the_tables_have_the_room() -> None:
     drive(scenario, opened(FakeFitting(sample_fit_report())), NARROW)
 
 
+@pytest.mark.rotates
 def test_without_a_result_a_key_runs_the_script() -> None:
     fitting = FakeFitting()
 
@@ -100,6 +102,7 @@ def test_without_a_result_a_key_runs_the_script() -> None:
     drive(scenario, opened(fitting))
 
 
+@pytest.mark.rotates
 def test_a_failed_run_says_why_and_the_result_before_it_stays() -> None:
     fitting = FakeFitting(sample_fit_report())
 
@@ -113,6 +116,7 @@ def test_a_failed_run_says_why_and_the_result_before_it_stays() -> None:
     drive(scenario, opened(fitting))
 
 
+@pytest.mark.rotates
 def test_escape_cancels_a_run() -> None:
     fitting = FakeFitting()
 
@@ -148,6 +152,7 @@ def test_a_snapshot_that_was_compared_is_shown_with_the_edits() -> None:
     drive(scenario, opened(FakeFitting(report)))
 
 
+@pytest.mark.rotates
 def test_a_saved_report_shows_its_step_and_cannot_run() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("F", "x")

@@ -48,6 +48,7 @@ def test_why_a_function_recompiles_takes_one_key() -> None:
     drive(scenario, AotlensApp("model.py", report=replace(sample_report(), dynamo=WHY)))
 
 
+@pytest.mark.rotates
 def test_why_the_slowest_kernel_of_a_phase_is_not_fused() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("8", "o", "slash", *"forward", "enter", "home")

@@ -39,6 +39,7 @@ def shown_pane(app: AotlensApp) -> str:
     return str(app.workbench.query_one("#panes").current)  # type: ignore[attr-defined]
 
 
+@pytest.mark.rotates
 def test_progress_is_shown_until_the_report_is_there() -> None:
     tracing = FakeTracing()
 
@@ -63,6 +64,7 @@ def test_progress_is_shown_until_the_report_is_there() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+@pytest.mark.rotates
 def test_a_failure_shows_the_users_traceback_and_r_retries() -> None:
     tracing = FakeTracing()
 
@@ -222,6 +224,7 @@ def test_an_answer_from_disk_is_said_to_be_unchanged() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+@pytest.mark.rotates
 def test_the_verdict_is_visible_on_every_tab() -> None:
     tracing = FakeTracing()
     sample = sample_report()
@@ -256,6 +259,7 @@ def test_answers_of_the_worker_become_messages() -> None:
     assert got[3].failure == Failure("internal", "the worker failed: pipe closed", exit_code=3)
 
 
+@pytest.mark.rotates
 def test_a_fault_of_the_app_is_told_in_few_lines_without_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Textual's own words for it print every local: with a report in one of them, thousands of lines."""
 

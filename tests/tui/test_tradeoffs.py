@@ -51,6 +51,7 @@ def test_nothing_to_choose_nothing_to_show() -> None:
     assert tradeoff_lines(replace(chosen_partition(), frontier=(), budget=None, what_if=())) == ()
 
 
+@pytest.mark.rotates
 def test_the_saved_pane_says_what_else_could_be() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("5")
@@ -157,6 +158,7 @@ def test_folded_and_single_rows_are_drawn_on_one_scale() -> None:
     assert single.text.count("█") == BAR_WIDTH // 3
 
 
+@pytest.mark.rotates
 def test_what_cannot_be_changed_says_why() -> None:
     tracing = FakeTracing()
     forced = replace(

@@ -143,6 +143,7 @@ class Calls(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.rotates
 def test_the_selective_checkpoint_runs_again_exactly_what_is_not_saved(tmp_path: Path) -> None:
     script, target = net_script(tmp_path)
     assert target.partition is not None
@@ -188,12 +189,14 @@ def test_whole_calls_become_checkpoints_that_are_traced_on_a_copy(tmp_path: Path
     assert totals(tried).saved_bytes < totals(target).saved_bytes
 
 
+@pytest.mark.rotates
 def test_values_that_no_whole_call_saves_become_no_checkpoint(tmp_path: Path) -> None:
     script, target = net_script(tmp_path)
     nodes = frozenset({"addmm"})
     assert checkpoint_fix(target, nodes, answer_for(script, target, nodes)) is None
 
 
+@pytest.mark.rotates
 def test_each_file_says_how_it_is_used(tmp_path: Path) -> None:
     script, target = net_script(tmp_path)
     nodes = selected(target)

@@ -83,6 +83,7 @@ EXAMPLES = """\
 """
 
 
+@pytest.mark.rotates
 def test_examples_are_traced_and_nothing_else_runs(client: WorkerClient, script: Path) -> None:
     answer = trace(client, script, EXAMPLES)
     assert rows(answer) == [
