@@ -50,3 +50,5 @@ class Log:
     """Compilations beyond the limit, whose graph breaks and recompilations are not in the report."""
     unused: tuple[RecordKind, ...] = ()
     """Kinds of records that are not in the report, the unknown ones first."""
+    processes_of_a_rank: int = 1
+    """The most processes that have the same rank, or none: above 1 after several runs into one folder."""

@@ -123,6 +123,7 @@ def build_report(
             choice.count - len(choice.read),
             max(0, len(every) - MAX_COMPILATIONS),
             unused_kinds(trace.kinds()),
+            trace.processes_of_a_rank,
         ),
     )
 

@@ -6,15 +6,17 @@ counts until the last event of its compilation.
 
 import re
 from collections import defaultdict
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from aotlens.dynamo.compile_time import OTHER, PHASES
 from aotlens.trace.facts import CompilationFacts
+from aotlens.trace.logs.safe_text import safe_text
 
 __all__ = ["last_phase", "seconds_by_phase"]
 
-_NAME = re.compile(r'"name": "([^"]{1,200})"')
-_TIME = re.compile(r'"ts": (\d{1,20}(?:\.\d{1,9})?)')
+_NAME = re.compile(rb'"name": "([^"]{1,200})"')
+_TIME = re.compile(rb'"ts": (\d{1,20}(?:\.\d{1,9})?)')
 MAX_DEPTH = 200
 
 
@@ -57,14 +59,25 @@ def last_phase(facts: CompilationFacts) -> str:
 
 
 def _phase(name: str, around: str) -> str:
-    return next((phase for start, phase in PHASES if name.startswith(start)), around)
+    return _own_phase(name) or around
+
+
+@lru_cache(maxsize=4_096)
+def _own_phase(name: str) -> str | None:
+    return next((phase for start, phase in PHASES if name.startswith(start)), None)
+
+
+@lru_cache(maxsize=4_096)
+def _name(raw: bytes) -> str:
+    return safe_text(raw.decode("utf-8", "replace"))
 
 
 def _events(facts: CompilationFacts) -> list[tuple[str, bool, float]]:
     events = []
     for record in facts.every("chromium_event"):
-        text = facts.process.text(record)
+        text = facts.process.raw_text(record)  # there are hundreds of these in each compilation
         name, moment = _NAME.search(text), _TIME.search(text)
-        if name and moment and ('"ph": "B"' in text or '"ph": "E"' in text):
-            events.append((name[1], '"ph": "B"' in text, float(moment[1])))
+        begins = b'"ph": "B"' in text
+        if name and moment and (begins or b'"ph": "E"' in text):
+            events.append((_name(name[1]), begins, float(moment[1])))
     return events

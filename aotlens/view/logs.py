@@ -4,7 +4,7 @@ from aotlens.model.log import Log
 from aotlens.view.names import first_names
 from aotlens.view.quantities import counted, every_digit, multiplied
 
-__all__ = ["UNKNOWN_WHY", "listed_text", "ranks_text", "unknown_kinds_text"]
+__all__ = ["UNKNOWN_WHY", "listed_text", "processes_text", "ranks_text", "unknown_kinds_text"]
 
 MOST_KINDS = 6
 MOST_RANKS = 8
@@ -18,6 +18,16 @@ def listed_text(log: Log | None) -> str:
     verb = "is" if log.listed_count == 1 else "are"
     other = "target" if log.listed_count == 1 else "targets"
     return f"{every_digit(log.listed_count)} other {other} of the log {verb} not read"
+
+
+def processes_text(log: Log | None) -> str:
+    """Return that several processes with the same rank, or with none, count as one; empty if none do."""
+    if log is None or log.processes_of_a_rank < 2:
+        return ""
+    return (
+        f"{log.processes_of_a_rank} processes with the same rank, or with none, wrote here, such as several"
+        " runs into one folder: counts and times are of all of them together"
+    )
 
 
 def ranks_text(ranks: tuple[int, ...]) -> str:

@@ -56,6 +56,19 @@ def test_unknown_kinds_of_records_are_listed_in_every_format(tmp_path: Path) -> 
     assert "vllm_piecewise ×2" in page.read_text()
 
 
+def test_several_runs_in_one_folder_are_said_first(tmp_path: Path) -> None:
+    (packed,) = EAGER.iterdir()
+    for name in ("first.log.gz", "second.log.gz"):
+        shutil.copy(packed, tmp_path / name)
+    said = "2 processes with the same rank, or with none, wrote here, such as several runs into one folder"
+    shown = aotlens("inspect", tmp_path)
+    assert shown.code == 0
+    assert shown.out.startswith(said)
+    report = json.loads(aotlens("inspect", tmp_path, "--format", "json").out)
+    assert report["log"]["processes_of_a_rank"] == 2
+    assert said[:30] not in aotlens("inspect", LOGS / "ddp-aot_eager").out  # one process for each rank
+
+
 def test_a_program_of_the_log_is_printed_as_torch_wrote_it() -> None:
     shown = aotlens("inspect", f"{EAGER}::infer", "--stage", "inference")
     assert "torch.ops.aten._softmax.default" in shown.out

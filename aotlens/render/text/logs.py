@@ -11,10 +11,10 @@ from rich.text import Text
 from aotlens.model.log import Log
 from aotlens.model.spans import location
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
-from aotlens.view.logs import UNKNOWN_WHY, ranks_text, unknown_kinds_text
+from aotlens.view.logs import UNKNOWN_WHY, processes_text, ranks_text, unknown_kinds_text
 from aotlens.view.quantities import every_digit, human_bytes
 
-__all__ = ["listed_target_lines", "unused_record_lines"]
+__all__ = ["listed_target_lines", "process_lines", "unused_record_lines"]
 
 FEW = 12
 
@@ -46,6 +46,13 @@ def listed_target_lines(log: Log, page: Page) -> Iterator[Text]:
         more = "" if page.is_full else f" ({page.rest})"
         yield Text(f"  and {every_digit(hidden)} more{more}", "dim")
     yield Text()
+
+
+def process_lines(log: Log | None, page: Page) -> Iterator[Text]:
+    """Yield that the log has several processes where one is expected, such as several runs."""
+    if text := processes_text(log):
+        yield from paragraph(text, page.width, "", "yellow")
+        yield Text()
 
 
 def unused_record_lines(log: Log, page: Page) -> Iterator[Text]:

@@ -48,7 +48,7 @@ from aotlens.render.text.ledger import (
     side_effect_lines,
     site_lines,
 )
-from aotlens.render.text.logs import listed_target_lines, unused_record_lines
+from aotlens.render.text.logs import listed_target_lines, process_lines, unused_record_lines
 from aotlens.render.text.peak import memory_lines
 from aotlens.render.text.ranks import rank_lines
 from aotlens.render.text.stages import difference_lines
@@ -116,6 +116,7 @@ def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:
 def _overview(report: Report, page: Page, wrapper_source: bool) -> Iterator[Text]:
     """Yield the report on a page of that kind."""
     yield from lacking_lines(report, page)
+    yield from process_lines(report.log, page)
     yield from fitted(action_lines(report, page), page.width)
     yield from _report_findings(report, page)
     main = tuple(range(len(report.targets))) if page.is_full else main_targets(report.targets)

@@ -38,7 +38,9 @@ MAX_STRINGS = 200_000
 MAX_STRING = 4_096
 _RANK_OF_NAME = re.compile(r"rank_(\d{1,9})[_.]")
 _DIGEST = re.compile(rb'"has_payload": "([0-9a-f]{32})"\}?\s*$')
-_STARTS = frozenset({"dynamo_start"})
+_STARTS = ("dynamo_start",)
+_ROW = (1 << 40) - 1
+"""The part of a record's key that is its row; the rest is its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,27 +95,31 @@ class Compilation:
     def records(self, *kinds: str) -> tuple[Record, ...]:
         """Return the records of these kinds, or all of them, in the order of the log."""
         trace = self.process.trace
-        return tuple(trace.record(key) for key in self._rows if not kinds or trace.kind_of(key).name in kinds)
+        return tuple(trace.record(key) for key in (self._keys_of(kinds) if kinds else self._rows))
 
     def has(self, *kinds: str) -> bool:
         """Return True if there is a record of one of these kinds."""
-        trace = self.process.trace
-        return any(trace.kind_of(key).name in kinds for key in self._rows)
+        return next(self._keys_of(kinds), None) is not None
 
     def bytes_of(self, *kinds: str) -> int:
         """Return the size of the records of these kinds in the log, of all attempts."""
-        trace = self.process.trace
-        return sum(trace.length_of(key) for key in self._rows if trace.kind_of(key).name in kinds)
+        return sum(map(self.process.trace.length_of, self._keys_of(kinds)))
+
+    def _keys_of(self, kinds: tuple[str, ...]) -> Iterator[int]:
+        """Yield the keys of the records of these kinds; all of them are in the file of the process."""
+        table = self.process.trace.tables[self.process.file]
+        wanted, column = table.rows_of_kinds(kinds), table.kind_rows
+        return (key for key in self._rows if column[key & _ROW] in wanted)
 
     @property
     def attempt(self) -> int:
         """Return the last attempt: a graph break makes Dynamo start again."""
-        return max((self.process.trace.record(key).attempt for key in self._rows), default=0)
+        return max((self.process.trace.context_of(key).attempt for key in self._rows), default=0)
 
     def last(self, *kinds: str) -> Record | None:
         """Return the last record of these kinds, in the last attempt that has one."""
-        records = self.records(*kinds)
-        return records[-1] if records else None
+        last = max(self._keys_of(kinds), default=None)  # keys of a file grow with the offset
+        return None if last is None else self.process.trace.record(last)
 
 
 class Process:
@@ -145,6 +151,10 @@ class Process:
         """Return the payload; empty if there is none."""
         return self.trace.text(record)
 
+    def raw_text(self, record: Record) -> bytes:
+        """Return the payload as bytes; what is shown of it must be made safe."""
+        return self.trace.raw_text(record)
+
     def frames(self, record: Record, key: str = "stack") -> tuple[Frame, ...]:
         """Return the stack of a record's value, the outermost frame first."""
         value = self.header(record)
@@ -174,7 +184,7 @@ class Process:
         return newest
 
     def _has_started(self, compilation: Compilation) -> bool:
-        return any(self.trace.kind_of(key).name in _STARTS for key in compilation.keys)
+        return compilation.has(*_STARTS)
 
 
 class Trace:
@@ -203,6 +213,12 @@ class Trace:
         """Return what could not be read, by file."""
         return tuple(note for file in range(len(self.files)) for note in self._notes(file))
 
+    @property
+    def processes_of_a_rank(self) -> int:
+        """Return how many processes that compiled have one rank, or none: several runs may share a folder."""
+        counts = Counter(process.rank for process in self.processes if process.compilations)
+        return max(counts.values(), default=0)
+
     def _notes(self, file: int) -> Iterator[str]:
         log, table = self.files[file], self.tables[file]
         if log.damage:
@@ -222,18 +238,18 @@ class Trace:
         return counts
 
     def record(self, key: int) -> Record:
-        file, row = key >> 40, key & ((1 << 40) - 1)
-        context = self._context(file, row)
+        file, row = key >> 40, key & _ROW
+        context = self.context_of(key)
         kind = self.kind_of(key)
         return Record(kind.name, kind.is_artifact, context.compile_id, context.attempt, file, row)
 
     def kind_of(self, key: int) -> Kind:
         table = self.tables[key >> 40]
-        return table.kinds[table.kind_rows[key & ((1 << 40) - 1)]]
+        return table.kinds[table.kind_rows[key & _ROW]]
 
     def length_of(self, key: int) -> int:
         """Return the bytes of the record in the log, header and payload."""
-        return self.tables[key >> 40].lengths[key & ((1 << 40) - 1)]
+        return self.tables[key >> 40].lengths[key & _ROW]
 
     def header(self, record: Record) -> object:
         """Return the JSON value under the record's kind; None if the header is damaged."""
@@ -252,7 +268,7 @@ class Trace:
 
         Lines that do not start with a tab are from another program, written in between.
         """
-        return safe_text(self._payload(record).decode("utf-8", "replace"))
+        return safe_text(self.raw_text(record).decode("utf-8", "replace"))
 
     def digest(self, record: Record) -> str:
         """Return the MD5 of the payload from the log: equal for equal texts, empty without a payload."""
@@ -264,7 +280,7 @@ class Trace:
         digest = self.digest(record)
         if not digest:
             return self.header(record) is not None
-        return hashlib.md5(self._payload(record), usedforsecurity=False).hexdigest() == digest
+        return hashlib.md5(self.raw_text(record), usedforsecurity=False).hexdigest() == digest
 
     def size(self, record: Record) -> int:
         """Return the bytes of header and payload in the log."""
@@ -275,20 +291,24 @@ class Trace:
         start, end = table.head_starts[row], table.head_ends[row]
         return self.files[record.file].read(table.offsets[row] + start, min(end - start, length))
 
-    def _payload(self, record: Record) -> bytes:
+    def raw_text(self, record: Record) -> bytes:
+        """Return the payload without its tabs as bytes; what is shown of it must be made safe."""
         table, row = self.tables[record.file], record.row
         start = table.head_ends[row] + 1
         length = min(table.lengths[row] - start, MAX_TEXT_BYTES)
         if length <= 0:
             return b""
-        raw = self.files[record.file].read(table.offsets[row] + start, length).replace(b"\r\n", b"\n")
+        raw = self.files[record.file].read(table.offsets[row] + start, length)
+        if b"\r" in raw:
+            raw = raw.replace(b"\r\n", b"\n")
         if raw.count(b"\n\t") == raw.rstrip(b"\n").count(b"\n") and raw.startswith(b"\t"):
             return raw[1:].replace(b"\n\t", b"\n")
         return b"\n".join(line[1:] for line in raw.split(b"\n") if line.startswith(b"\t"))
 
-    def _context(self, file: int, row: int) -> Context:
-        table = self.tables[file]
-        return table.contexts[table.context_rows[row]]
+    def context_of(self, key: int) -> Context:
+        """Return the process and the compilation of the record."""
+        table = self.tables[key >> 40]
+        return table.contexts[table.context_rows[key & _ROW]]
 
     def _group(self) -> None:
         """Sort all rows by process and compilation."""

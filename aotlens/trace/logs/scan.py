@@ -73,11 +73,21 @@ class RecordTable:
         self.foreign_lines = 0
         """Stretches of text that are no records of torch."""
         self._kind_memo: dict[tuple[bool, bytes], int] = {}
+        self._rows_of_kinds: dict[tuple[int, tuple[str, ...]], frozenset[int]] = {}
         self._context_memo: dict[bytes, int] = {}
         self._context_rows: dict[Context, int] = {}
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def rows_of_kinds(self, names: tuple[str, ...]) -> frozenset[int]:
+        """Return the numbers of the kinds with these names, as in `kind_rows`."""
+        key = len(self.kinds), names
+        rows = self._rows_of_kinds.get(key)
+        if rows is None:
+            rows = frozenset(row for row, kind in enumerate(self.kinds) if kind.name in names)
+            self._rows_of_kinds[key] = rows
+        return rows
 
     def drop_last(self) -> int:
         """Remove the last record, which may have grown, and return its offset."""

@@ -9,7 +9,7 @@ from aotlens.model.report import Memory, Partition, Report, SavedValue, Target, 
 from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, alive_folds, fold, lifetime
 from aotlens.view.ledger import kind_name
-from aotlens.view.logs import UNKNOWN_WHY, listed_text, unknown_kinds_text
+from aotlens.view.logs import UNKNOWN_WHY, listed_text, processes_text, unknown_kinds_text
 from aotlens.view.names import first_names, node_in_phase
 from aotlens.view.origins import unknown_text
 from aotlens.view.plots import plot
@@ -200,6 +200,8 @@ def lacking_facts(report: Report) -> Iterator[Line]:
     if report.log is not None and (listed := listed_text(report.log)):
         how = Part(f"; {report.log.path}::ID reads one", "dim")
         yield replace(fact("targets", Part(listed, "warning"), how), wrap=True)
+    if several := processes_text(report.log):
+        yield replace(fact("processes", Part(several, "warning")), wrap=True)
     if unknown := unknown_kinds_text(report.log):
         why = Part(f"; {UNKNOWN_WHY}", "dim")
         yield replace(fact("records", Part(unknown, "warning"), why), wrap=True)
