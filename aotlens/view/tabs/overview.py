@@ -203,8 +203,7 @@ def lacking_facts(report: Report) -> Iterator[Line]:
     if several := processes_text(report.log):
         yield replace(fact("processes", Part(several, "warning")), wrap=True)
     if unknown := unknown_kinds_text(report.log):
-        why = Part(f"; {UNKNOWN_WHY}", "dim")
-        yield replace(fact("records", Part(unknown, "warning"), why), wrap=True)
+        yield replace(fact("records", Part(unknown, "warning"), Part(f"; {UNKNOWN_WHY}", "dim")), wrap=True)
 
 
 def frontend_name(target: Target) -> str:
