@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the terminal app starts without the report's records
     from aotlens.trace.listing import Limits
     from aotlens.trace.logs.reader import Trace
     from aotlens.trace.source.source_lines import Sources
+    from aotlens.trace.source.workspace import Workspace
     from aotlens.trace.what_ifs import SolverRequest
 
 __all__ = [
@@ -58,6 +59,7 @@ class LogReports:
         self.options = options
         self._trace = open_trace(Path(path))
         self._mappings = mappings
+        self._workspace: Workspace | None = None
 
     def report(self, only: str | None = None, limits: Limits | None = None) -> Report:
         """Return the report, or the part about one target.
@@ -66,7 +68,7 @@ class LogReports:
 
         Raises UserError if the log has no such target, and for a what-if that no target can answer.
         """
-        options = self.options
+        options, self._workspace = self.options, None
         extras, request = _extras(options, limits)
         report = _builder(self.path, only, self._mappings, extras)(self._trace)
         if request is None or options is None:
@@ -114,9 +116,12 @@ class LogReports:
         """Yield the targets of each compilation with this id, or of all."""
         from aotlens.trace.build import build_targets
         from aotlens.trace.listing import summaries
+        from aotlens.trace.source.source_lines import Sources
 
+        if self._workspace is None:  # the names of its files are listed once for each report
+            self._workspace = _sources(self._mappings).workspace
         for summary in summaries(self._trace, compile_id):
-            yield build_targets(summary, _sources(self._mappings), extras)
+            yield build_targets(summary, Sources(self._workspace), extras)
 
 
 def report_of_trace(
