@@ -51,6 +51,14 @@ def test_turns_of_one_program_are_in_different_quarters() -> None:
         assert sum(Quarter(number, "").takes("mutation/add", turn) for turn in range(QUARTERS)) == 1
 
 
+def test_half_of_the_costly_cases_of_each_quarter_wait_for_a_run_of_all() -> None:
+    for number in range(QUARTERS):
+        names = [program.name for program in PROGRAMS if Quarter(number, "").takes(program.name)]
+        taken = sum(map(Quarter(number, "").takes_costly, names))
+        assert 0.4 < taken / len(names) < 0.6
+        assert all(map(Quarter(None, "").takes_costly, names))
+
+
 def test_consecutive_commits_take_consecutive_quarters(clone: Path) -> None:
     chosen = [choose(None, clone)]
     for number in range(QUARTERS - 1):
