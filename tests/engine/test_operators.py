@@ -7,7 +7,7 @@ from tests.operators.judging import judge_case
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the samples warn as eager warns
 
-SHARE = 16
+SHARE = 32
 """One case of so many is run here."""
 SAMPLES = 2
 CASES = list(all_cases())[::SHARE]
