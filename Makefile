@@ -57,9 +57,9 @@ $(VENV)/.packages: pyproject.toml $(VENV)/.torch
 	$(BIN)/python -m pip install --quiet -e ".[dev]" $(TRITON)
 	@touch $@
 
-# Our own modules too, or each of the test processes would compile all of them.
+# Our own modules too, or each of the test processes would compile all of them; pytest compiles the tests itself.
 $(READY): $(VENV)/.compiled $(VENV)/.packages
-	@$(BIN)/python -m compileall -qq aotlens lsp_server tests || true
+	@$(BIN)/python -m compileall -qq -x '/test_\w+\.py$$' aotlens lsp_server tui tests || true
 	@touch $@
 
 demo: $(READY)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -115,11 +115,11 @@ def list_targets(path: str) -> None:
     import time
 
     from aotlens.cli.log_reports import LogReports
-    from aotlens.trace.listing import Limits
+    from aotlens.trace.listing import FIRST_LOOK
     from aotlens.worker.protocol import TraceOptions
 
     log = LogReports(path)
-    report = log.report(limits=Limits(200, 0, reads_on=True))
+    report = log.report(limits=replace(FIRST_LOOK, text_bytes=0))
     assert report.log is not None
     cpu_s, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     log.options = TraceOptions()

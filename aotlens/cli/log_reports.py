@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # the terminal app starts without the report's records
     from aotlens.trace.build import Extras, Recompile
     from aotlens.trace.listing import Limits
     from aotlens.trace.logs.reader import Trace
-    from aotlens.trace.source.source_lines import Sources
     from aotlens.trace.source.workspace import Workspace
     from aotlens.trace.what_ifs import SolverRequest
 
@@ -58,8 +57,7 @@ class LogReports:
         self.path = path
         self.options = options
         self._trace = open_trace(Path(path))
-        self._mappings = mappings
-        self._workspace: Workspace | None = None
+        self._workspace = _workspace(mappings)
 
     def report(self, only: str | None = None, limits: Limits | None = None) -> Report:
         """Return the report, or the part about one target.
@@ -68,9 +66,9 @@ class LogReports:
 
         Raises UserError if the log has no such target, and for a what-if that no target can answer.
         """
-        options, self._workspace = self.options, None
+        options = self.options
         extras, request = _extras(options, limits)
-        report = _builder(self.path, only, self._mappings, extras)(self._trace)
+        report = _builder(self.path, only, self._workspace, extras)(self._trace)
         if request is None or options is None:
             return report
         if options.gpu is not None and all(target.gpu_error for target in report.targets):
@@ -118,8 +116,6 @@ class LogReports:
         from aotlens.trace.listing import summaries
         from aotlens.trace.source.source_lines import Sources
 
-        if self._workspace is None:  # the names of its files are listed once for each report
-            self._workspace = _sources(self._mappings).workspace
         for summary in summaries(self._trace, compile_id):
             yield build_targets(summary, Sources(self._workspace), extras)
 
@@ -145,7 +141,7 @@ def findings_of_trace(path: str, only: str | None, mappings: Sequence[str]) -> R
     from aotlens.trace.logs.reader import open_trace
 
     extras = Extras(limits=CHECKED, drops_graphs=True)
-    return _builder(path, only, mappings, extras)(open_trace(Path(path)))
+    return _builder(path, only, _workspace(mappings), extras)(open_trace(Path(path)))
 
 
 def first_look() -> Limits:
@@ -195,7 +191,7 @@ def watched_trace(path: str, only: str | None, mappings: Sequence[str]) -> tuple
     from aotlens.trace.logs.follow import Follower, follow
 
     follower = Follower(Path(path))
-    build = _builder(path, only, mappings, _extras(None, first_look())[0])
+    build = _builder(path, only, _workspace(mappings), _extras(None, first_look())[0])
     return build(follower.trace), lambda show, stop: follow(follower, build, show, stop)
 
 
@@ -221,19 +217,18 @@ def print_watched(path: str, only: str | None, mappings: Sequence[str]) -> None:
 def _builder(
     path: str,
     only: str | None,
-    mappings: Sequence[str],
+    workspace: Workspace,
     extras: Extras,
 ) -> Callable[[Trace], Report]:
     from aotlens.trace.build import build_report
-
-    _sources(mappings)  # an invalid mapping is an error before anything is read
-    command = f"aotlens inspect {path}"
-    return lambda trace: build_report(trace, command, only, _sources(mappings), extras)
-
-
-def _sources(mappings: Sequence[str]) -> Sources:
-    """Return the lines of a log in the current folder, each file as it is now."""
     from aotlens.trace.source.source_lines import Sources
+
+    command = f"aotlens inspect {path}"
+    return lambda trace: build_report(trace, command, only, Sources(workspace), extras)
+
+
+def _workspace(mappings: Sequence[str]) -> Workspace:
+    """Return the files of the current folder, whose names are listed once; raises for an invalid mapping."""
     from aotlens.trace.source.workspace import Workspace, parse_mapping
 
-    return Sources(Workspace(Path(), tuple(parse_mapping(mapping) for mapping in mappings)))
+    return Workspace(Path(), tuple(parse_mapping(mapping) for mapping in mappings))

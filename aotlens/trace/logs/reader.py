@@ -88,10 +88,6 @@ class Compilation:
     def __len__(self) -> int:
         return len(self._rows)
 
-    @property
-    def keys(self) -> Sequence[int]:
-        return self._rows
-
     def records(self, *kinds: str) -> tuple[Record, ...]:
         """Return the records of these kinds, or all of them, in the order of the log."""
         trace = self.process.trace
@@ -177,14 +173,11 @@ class Process:
     def _compilation(self, id: str, kind: str, attempt: int) -> Compilation:
         newest = self._newest.get(id)
         begins = kind in _STARTS and attempt == 0
-        if newest is None or (begins and self._has_started(newest)):
+        if newest is None or (begins and newest.has(*_STARTS)):
             number = 0 if newest is None else newest.number + 1
             newest = self._newest[id] = Compilation(self, id, number)
             self.compilations.append(newest)
         return newest
-
-    def _has_started(self, compilation: Compilation) -> bool:
-        return compilation.has(*_STARTS)
 
 
 class Trace:
