@@ -26,7 +26,7 @@ def processes_text(log: Log | None) -> str:
         return ""
     return (
         f"{log.processes_of_a_rank} processes with the same rank, or with none, wrote here, such as several"
-        " runs into one folder: counts and times are of all of them together"
+        " runs into one folder: what they compiled alike is shown once, and times are added up"
     )
 
 

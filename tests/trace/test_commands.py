@@ -64,6 +64,7 @@ def test_several_runs_in_one_folder_are_said_first(tmp_path: Path) -> None:
     shown = aotlens("inspect", tmp_path)
     assert shown.code == 0
     assert shown.out.startswith(said)
+    assert aotlens("why", tmp_path).out.startswith(said)
     report = json.loads(aotlens("inspect", tmp_path, "--format", "json").out)
     assert report["log"]["processes_of_a_rank"] == 2
     assert said[:30] not in aotlens("inspect", LOGS / "ddp-aot_eager").out  # one process for each rank

@@ -21,6 +21,7 @@ from aotlens.render.text.layout import (
     table,
     to_text,
 )
+from aotlens.render.text.logs import process_lines
 from aotlens.view.names import first_names
 from aotlens.view.quantities import counted, human_seconds, human_us, percent
 from aotlens.view.shorten import end_cut
@@ -99,6 +100,7 @@ def why_text(report: Report, is_full: bool = False, width: int = WIDTH) -> str:
 def _why_lines(report: Report, page: Page) -> Iterator[Text]:
     if report.incomplete is not None:
         yield from paragraph(f"Incomplete: {report.incomplete}", page.width, "", "bold yellow")
+    yield from process_lines(report.log, page)
     if report.dynamo is None:
         yield Text("Dynamo compiled nothing: the script passes nothing to torch.compile, or never calls it")
         return
