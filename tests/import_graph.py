@@ -42,19 +42,35 @@ class Module:
         return f"{self.path.relative_to(ROOT)}:{line}"
 
 
+def names() -> list[str]:
+    """Return the name of every module of the product, without parsing them."""
+    return list(_files())
+
+
 @cache
 def modules() -> dict[str, Module]:
-    """Return every module of the product by name."""
-    paths = [path for folder in PRODUCT for path in sorted((ROOT / folder).rglob("*.py"))]
-    return {module.name: module for module in map(_module, paths)}
+    """Return every module of the product by name; parsing them takes a second and more."""
+    return {name: parsed(name) for name in _files()}
 
 
-def _module(path: Path) -> Module:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+@cache
+def parsed(name: str) -> Module:
+    """Return this module of the product."""
+    path = _files()[name]
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    package = name if parts[-1] == "__init__" else name.rpartition(".")[0]
+    package = name if path.stem == "__init__" else name.rpartition(".")[0]
     return Module(name, path, tree, tuple(_imports(tree.body, package, "start")))
+
+
+@cache
+def _files() -> dict[str, Path]:
+    """Return the source file of every module of the product, by the module's name."""
+    return {_name(path): path for folder in PRODUCT for path in sorted((ROOT / folder).rglob("*.py"))}
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def _imports(body: list[ast.stmt], package: str, when: str) -> Iterator[Import]:
@@ -95,7 +111,7 @@ def resolved(entry: Import) -> str:
     codec`.
     """
     inner = f"{entry.module}.{entry.name}"
-    return inner if entry.name and inner in modules() else entry.module
+    return inner if entry.name and inner in _files() else entry.module
 
 
 def cycles(graph: dict[str, set[str]]) -> list[list[str]]:

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.import_graph import ROOT, Import, Module, cycles, modules, resolved
+from tests.import_graph import ROOT, Import, Module, cycles, modules, parsed, resolved
 
 
 def _pipeline_stages() -> tuple[str, ...]:
     """The constant `STAGES` of the pipeline, read without importing torch."""
     values = (
         node.value
-        for node in modules()["aotlens.pipeline"].tree.body
+        for node in parsed("aotlens.pipeline").tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "STAGES"
     )
     stages: tuple[str, ...] = ast.literal_eval(next(values))

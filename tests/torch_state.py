@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from tests.import_graph import ROOT, modules
+from tests.import_graph import ROOT, names
 
 CACHES = frozenset({"_type_eval_globals", "_builtin_table"})
 """Tables that fill without a change: Python's `typing` notes the overloads of every library, and torch notes
@@ -31,9 +31,7 @@ State = dict[tuple[str, ...], Any]
 
 def every_module() -> list[str]:
     """The names of all modules of the package, without those that run when they are imported."""
-    return [
-        name for name in modules() if name.partition(".")[0] == "aotlens" and not name.endswith("__main__")
-    ]
+    return [name for name in names() if name.partition(".")[0] == "aotlens" and not name.endswith("__main__")]
 
 
 def import_all() -> None:

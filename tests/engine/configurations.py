@@ -35,7 +35,7 @@ class Configuration:
     judge: Judge
     covers: Callable[[Program], bool]
     is_costly: bool = False
-    """It takes seconds, so every second program is asked only by a run of all cases."""
+    """It takes much longer than the others, so every second program is asked only by a run of all cases."""
 
 
 def direct(options: CompileOptions) -> Compiler:
@@ -170,7 +170,7 @@ CONFIGURATIONS = (
         has("dynamic"),
     ),
     Configuration("aot_function", 3, beside_eager(entry_point), everything),
-    Configuration("dynamo", 2, judge_dynamo, goes_through_dynamo),
+    Configuration("dynamo", 2, judge_dynamo, goes_through_dynamo, is_costly=True),
     Configuration("eager beside itself", 2, beside_eager(identity, grow=True), outside_the_grid),
     Configuration("saved bytes", 0, judge_saved_bytes, everything),
     Configuration("agreement with torch", 2, judge_agreement, everything),
