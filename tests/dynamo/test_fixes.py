@@ -49,7 +49,11 @@ def run_here(texts: Mapping[str, str], is_eager: bool) -> TrialRun:
         remembered.cache_clear()  # a process of its own has read no other text
     printed = io.StringIO()
     with (
-        torch._dynamo.config.patch(reorderable_logging_functions=set(), capture_scalar_outputs=False),
+        torch._dynamo.config.patch(
+            reorderable_logging_functions=set(),
+            capture_scalar_outputs=False,
+            capture_dynamic_output_shape_ops=False,
+        ),
         warnings.catch_warnings(),
         contextlib.redirect_stdout(printed),
     ):

@@ -88,8 +88,10 @@ class SourceLines:
         """Add the lines that another one is sure of, and look again for those that were unchecked."""
         self._files |= other._files
         self._texts |= other._texts
-        known = {line: place for line, place in self._located.items() if place.state != "unchecked"}
-        sure = {line: place for line, place in other._located.items() if place.state in ("same", "moved")}
+        known = {line: location for line, location in self._located.items() if location.state != "unchecked"}
+        sure = {
+            line: location for line, location in other._located.items() if location.state in ("same", "moved")
+        }
         self._located = known | sure
 
     @property
