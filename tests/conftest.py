@@ -9,7 +9,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,19 +58,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 _CHOSEN = pytest.StashKey[Quarter]()
+_TAKES_NAMED_FILES = pytest.StashKey[bool]()
+_FOR_WORKERS = "aotlens"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the quarter once: worker processes receive the options, even if a commit comes meanwhile."""
+    """Choose the quarter once: worker processes hear it, even if a commit comes meanwhile."""
     asked = config.getoption("--quarter")
-    if not hasattr(config.option, "takes_named_files"):
-        config.option.takes_named_files = asked is None
-    chosen = choose(asked)
-    config.stash[_CHOSEN] = chosen
-    config.option.quarter = ALL if chosen.number is None else str(chosen.number)
+    chosen_by_controller = getattr(config, "workerinput", {}).get(_FOR_WORKERS)
+    config.stash[_CHOSEN] = choose(asked) if chosen_by_controller is None else Quarter(*chosen_by_controller)
+    config.stash[_TAKES_NAMED_FILES] = asked is None
     _choose_linker(config)
-    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+    if getattr(config.option, "numprocesses", None) and chosen_by_controller is None:
         share_server()
+        config.pluginmanager.register(_Workers())
+
+
+class _Workers:
+    """What pytest-xdist asks; without it nobody knows these hooks."""
+
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker process the quarter."""
+        node.workerinput[_FOR_WORKERS] = astuple(node.config.stash[_CHOSEN])
 
 
 def _choose_linker(config: pytest.Config) -> None:
@@ -102,7 +113,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests marked `rotates` that wait for another quarter."""
     chosen = config.stash[_CHOSEN]
-    named = set(named_files(config.args)) if config.option.takes_named_files else set()
+    named = set(named_files(config.args)) if config.stash[_TAKES_NAMED_FILES] else set()
     every = config.getoption("--update-goldens")  # otherwise three quarters of the files would stay
 
     def runs(item: pytest.Item) -> bool:

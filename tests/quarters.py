@@ -1,4 +1,4 @@
-"""Choose the quarter of a run: four consecutive commits run every test that takes turns.
+"""Choose the quarter of a run: four consecutive commits run all that takes turns, eight what is costly too.
 
 Promise: whether a case belongs to a quarter depends only on its name, so that a new program moves no other.
 A case is a program with one configuration, or a test that is marked `rotates`.
@@ -25,14 +25,16 @@ class Quarter:
     """0 to 3; None for all of them."""
     reason: str
     """What chose it; shown in pytest's header."""
+    half: int = 0
+    """0 or 1: which of the costly cases."""
 
     def takes(self, name: str, turn: int = 0) -> bool:
         """Return True if the case is in this quarter; cases of one name and other turns are in others."""
         return self.number is None or (zlib.crc32(name.encode()) + turn) % QUARTERS == self.number
 
     def takes_costly(self, name: str) -> bool:
-        """Return True if a case that takes seconds runs: every second one waits for a run of all cases."""
-        return self.number is None or zlib.crc32(name.encode()) // QUARTERS % 2 == 0
+        """Return True if a costly case runs: every second one waits for the next four commits."""
+        return self.number is None or zlib.crc32(name.encode()) // QUARTERS % 2 == self.half
 
     def runs(self, name: str, turn: int | str | None = None, *, is_named: bool = False) -> bool:
         """Return True if a test that is marked `rotates`, or `rotates(turn)`, runs in this quarter.
@@ -58,11 +60,15 @@ def choose(option: str | None, root: Path = ROOT) -> Quarter:
         return Quarter(0, "no git checkout")
     if _git(root, "rev-parse", "--is-shallow-repository") == "true":
         commit = _git(root, "rev-parse", "HEAD")
-        return Quarter(int(commit or "0", 16) % QUARTERS, "the id of the commit, as the clone is shallow")
+        return _nth(int(commit or "0", 16), "the id of the commit, as the clone is shallow")
     count = _git(root, "rev-list", "--count", "HEAD")
     if not count.isdigit():
         return Quarter(0, "git does not count the commits")
-    return Quarter(int(count) % QUARTERS, f"commit {count}")
+    return _nth(int(count), f"commit {count}")
+
+
+def _nth(commit: int, reason: str) -> Quarter:
+    return Quarter(commit % QUARTERS, reason, commit // QUARTERS % 2)
 
 
 def named_files(arguments: Iterable[str]) -> Iterator[Path]:

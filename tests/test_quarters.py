@@ -1,4 +1,4 @@
-"""Which quarter of the tests that take turns a run takes, and that four consecutive commits take all."""
+"""Which quarter of the tests that take turns a run takes, and that consecutive commits take all."""
 
 import subprocess
 from pathlib import Path
@@ -51,20 +51,23 @@ def test_turns_of_one_program_are_in_different_quarters() -> None:
         assert sum(Quarter(number, "").takes("mutation/add", turn) for turn in range(QUARTERS)) == 1
 
 
-def test_half_of_the_costly_cases_of_each_quarter_wait_for_a_run_of_all() -> None:
+def test_half_of_the_costly_cases_of_each_quarter_wait_for_the_next_four_commits() -> None:
     for number in range(QUARTERS):
         names = [program.name for program in PROGRAMS if Quarter(number, "").takes(program.name)]
-        taken = sum(map(Quarter(number, "").takes_costly, names))
-        assert 0.4 < taken / len(names) < 0.6
+        first, second = (set(filter(Quarter(number, "", half).takes_costly, names)) for half in (0, 1))
+        assert 0.4 < len(first) / len(names) < 0.6
+        assert first.isdisjoint(second)
+        assert first | second == set(names)
         assert all(map(Quarter(None, "").takes_costly, names))
 
 
 def test_consecutive_commits_take_consecutive_quarters(clone: Path) -> None:
     chosen = [choose(None, clone)]
-    for number in range(QUARTERS - 1):
+    for number in range(2 * QUARTERS - 1):
         git(clone, "commit", "-q", "--allow-empty", "-m", f"next {number}")
         chosen.append(choose(None, clone))
-    assert [quarter.number for quarter in chosen] == [2, 3, 0, 1]
+    assert [quarter.number for quarter in chosen] == [2, 3, 0, 1, 2, 3, 0, 1]
+    assert [quarter.half for quarter in chosen] == [0, 0, 1, 1, 1, 1, 0, 0]
     assert str(chosen[0]) == (
         "tests that take turns: quarter 2 of 0 to 3 (commit 2; --quarter all for everything)"
     )
@@ -74,8 +77,9 @@ def test_a_shallow_clone_goes_by_its_commit(clone: Path, tmp_path: Path) -> None
     git(tmp_path, "clone", "-q", "--depth", "1", clone.as_uri(), "shallow")
     commit = git(clone, "rev-parse", "HEAD")
     chosen = choose(None, tmp_path / "shallow")
-    assert (chosen.number, chosen.reason) == (
+    assert (chosen.number, chosen.half, chosen.reason) == (
         int(commit, 16) % QUARTERS,
+        int(commit, 16) // QUARTERS % 2,
         "the id of the commit, as the clone is shallow",
     )
 
