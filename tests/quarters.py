@@ -1,4 +1,4 @@
-"""Choose the quarter of a run: four consecutive commits run all that takes turns, eight what is costly too.
+"""Choose the quarter of a run: four consecutive commits run all that takes turns but the costly.
 
 Promise: whether a case belongs to a quarter depends only on its name, so that a new program moves no other.
 A case is a program with one configuration, or a test that is marked `rotates`.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-QUARTERS = 4
+QUARTERS = ROUNDS = 4
 ALL = "all"
 VARIABLE = "AOTLENS_TESTS_QUARTER"
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,16 +25,16 @@ class Quarter:
     """0 to 3; None for all of them."""
     reason: str
     """What chose it; shown in pytest's header."""
-    half: int = 0
-    """0 or 1: which of the costly cases."""
+    round: int = 0
+    """0 to 3: which of the costly cases; each round is four commits."""
 
     def takes(self, name: str, turn: int = 0) -> bool:
         """Return True if the case is in this quarter; cases of one name and other turns are in others."""
         return self.number is None or (zlib.crc32(name.encode()) + turn) % QUARTERS == self.number
 
-    def takes_costly(self, name: str) -> bool:
-        """Return True if a costly case runs: every second one waits for the next four commits."""
-        return self.number is None or zlib.crc32(name.encode()) // QUARTERS % 2 == self.half
+    def takes_costly(self, name: str, rounds: int) -> bool:
+        """Return True if a costly case runs, which only one of this many rounds (2 or 4) takes."""
+        return self.number is None or zlib.crc32(name.encode()) // QUARTERS % rounds == self.round % rounds
 
     def runs(self, name: str, turn: int | str | None = None, *, is_named: bool = False) -> bool:
         """Return True if a test that is marked `rotates`, or `rotates(turn)`, runs in this quarter.
@@ -68,7 +68,7 @@ def choose(option: str | None, root: Path = ROOT) -> Quarter:
 
 
 def _nth(commit: int, reason: str) -> Quarter:
-    return Quarter(commit % QUARTERS, reason, commit // QUARTERS % 2)
+    return Quarter(commit % QUARTERS, reason, commit // QUARTERS % ROUNDS)
 
 
 def named_files(arguments: Iterable[str]) -> Iterator[Path]:

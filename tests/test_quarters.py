@@ -7,7 +7,7 @@ import pytest
 
 from tests.command import ROOT, forked
 from tests.programs import PROGRAMS
-from tests.quarters import ALL, QUARTERS, VARIABLE, Quarter, choose, named_files
+from tests.quarters import ALL, QUARTERS, ROUNDS, VARIABLE, Quarter, choose, named_files
 
 
 @pytest.fixture(autouse=True)
@@ -51,14 +51,15 @@ def test_turns_of_one_program_are_in_different_quarters() -> None:
         assert sum(Quarter(number, "").takes("mutation/add", turn) for turn in range(QUARTERS)) == 1
 
 
-def test_half_of_the_costly_cases_of_each_quarter_wait_for_the_next_four_commits() -> None:
+@pytest.mark.parametrize("rounds", [2, ROUNDS])
+def test_each_costly_case_of_a_quarter_is_in_one_of_the_rounds(rounds: int) -> None:
     for number in range(QUARTERS):
         names = [program.name for program in PROGRAMS if Quarter(number, "").takes(program.name)]
-        first, second = (set(filter(Quarter(number, "", half).takes_costly, names)) for half in (0, 1))
-        assert 0.4 < len(first) / len(names) < 0.6
-        assert first.isdisjoint(second)
-        assert first | second == set(names)
-        assert all(map(Quarter(None, "").takes_costly, names))
+        for name in names:
+            assert sum(Quarter(number, "", turn).takes_costly(name, rounds) for turn in range(rounds)) == 1
+            assert Quarter(None, "").takes_costly(name, rounds)
+        taken = sum(Quarter(number, "").takes_costly(name, rounds) for name in names)
+        assert 0.8 < rounds * taken / len(names) < 1.2
 
 
 def test_consecutive_commits_take_consecutive_quarters(clone: Path) -> None:
@@ -67,7 +68,7 @@ def test_consecutive_commits_take_consecutive_quarters(clone: Path) -> None:
         git(clone, "commit", "-q", "--allow-empty", "-m", f"next {number}")
         chosen.append(choose(None, clone))
     assert [quarter.number for quarter in chosen] == [2, 3, 0, 1, 2, 3, 0, 1]
-    assert [quarter.half for quarter in chosen] == [0, 0, 1, 1, 1, 1, 0, 0]
+    assert [quarter.round for quarter in chosen] == [0, 0, 1, 1, 1, 1, 2, 2]
     assert str(chosen[0]) == (
         "tests that take turns: quarter 2 of 0 to 3 (commit 2; --quarter all for everything)"
     )
@@ -77,9 +78,9 @@ def test_a_shallow_clone_goes_by_its_commit(clone: Path, tmp_path: Path) -> None
     git(tmp_path, "clone", "-q", "--depth", "1", clone.as_uri(), "shallow")
     commit = git(clone, "rev-parse", "HEAD")
     chosen = choose(None, tmp_path / "shallow")
-    assert (chosen.number, chosen.half, chosen.reason) == (
+    assert (chosen.number, chosen.round, chosen.reason) == (
         int(commit, 16) % QUARTERS,
-        int(commit, 16) // QUARTERS % 2,
+        int(commit, 16) // QUARTERS % ROUNDS,
         "the id of the commit, as the clone is shallow",
     )
 

@@ -35,7 +35,7 @@ class Configuration:
     judge: Judge
     covers: Callable[[Program], bool]
     is_costly: bool = False
-    """It takes much longer than the others: four commits ask every second program, the next four the rest."""
+    """It takes much longer than the others: four commits ask every fourth program, the next four others."""
 
 
 def direct(options: CompileOptions) -> Compiler:

@@ -1,7 +1,8 @@
 """Every program through the engine: eager is observed once, and compared with each configuration in turn.
 
 A run takes a quarter of the pairs of program and configuration (`--quarter`), so that each program is
-compared by every commit, and with every configuration by four; `--configuration NAME` takes one alone.
+compared by every commit, and with every configuration by four, or by sixteen with the costly ones;
+`--configuration NAME` takes one alone.
 """
 
 import traceback
@@ -11,7 +12,7 @@ import pytest
 from tests.engine.checking import EagerRun
 from tests.engine.configurations import CONFIGURATIONS, Configuration
 from tests.programs import PROGRAMS, Program
-from tests.quarters import QUARTERS, Quarter
+from tests.quarters import QUARTERS, ROUNDS, Quarter
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # programs warn as eager warns
 
@@ -32,7 +33,8 @@ def asked(request: pytest.FixtureRequest, quarter: Quarter) -> tuple[Configurati
     return tuple(
         row
         for row in CONFIGURATIONS
-        if quarter.takes(program.name, row.turn) and (not row.is_costly or quarter.takes_costly(program.name))
+        if quarter.takes(program.name, row.turn)
+        and (not row.is_costly or quarter.takes_costly(program.name, ROUNDS))
     )
 
 

@@ -29,7 +29,7 @@ EACH_QUARTER = pytest.mark.parametrize(
 def of_part(number: int, run: Quarter, programs: Iterable[Program]) -> list[Program]:
     """The programs of a quarter that this run takes: each costs 0.1 s and more, so half at a time."""
     part = Quarter(number, "the test's own")
-    return [one for one in programs if part.takes(one.name) and run.takes_costly(one.name)]
+    return [one for one in programs if part.takes(one.name) and run.takes_costly(one.name, 2)]
 
 
 def refused_or_ran(programs: list[Program], way: Way, folder: Path) -> tuple[list[str], list[str]]:
