@@ -58,18 +58,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 _CHOSEN = pytest.StashKey[Quarter]()
-_TAKES_NAMED_FILES = pytest.StashKey[bool]()
 _FOR_WORKERS = "aotlens"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the quarter once: worker processes hear it, even if a commit comes meanwhile."""
+    by_controller = getattr(config, "workerinput", {}).get(_FOR_WORKERS)
     asked = config.getoption("--quarter")
-    chosen_by_controller = getattr(config, "workerinput", {}).get(_FOR_WORKERS)
-    config.stash[_CHOSEN] = choose(asked) if chosen_by_controller is None else Quarter(*chosen_by_controller)
-    config.stash[_TAKES_NAMED_FILES] = asked is None
+    config.stash[_CHOSEN] = choose(asked) if by_controller is None else Quarter(*by_controller)
     _choose_linker(config)
-    if getattr(config.option, "numprocesses", None) and chosen_by_controller is None:
+    if getattr(config.option, "numprocesses", None) and by_controller is None:
         share_server()
         config.pluginmanager.register(_Workers())
 
@@ -113,7 +111,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests marked `rotates` that wait for another quarter."""
     chosen = config.stash[_CHOSEN]
-    named = set(named_files(config.args)) if config.stash[_TAKES_NAMED_FILES] else set()
+    named = set(named_files(config.args)) if config.getoption("--quarter") is None else set()
     every = config.getoption("--update-goldens")  # otherwise three quarters of the files would stay
 
     def runs(item: pytest.Item) -> bool:
