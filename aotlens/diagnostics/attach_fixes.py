@@ -6,7 +6,7 @@ from aotlens.model.dynamo import Break, Dynamo, DynamoFunction, FixOutcome, Trie
 from aotlens.model.report import Diagnostic, Report
 from aotlens.model.source import Fix, Span
 from aotlens.view.quantities import human_seconds
-from aotlens.view.why import recompiled_values
+from aotlens.view.recompiled_values import recompiled_values
 
 __all__ = ["fixes_of", "outcome_sentence", "saving_words", "tried_words", "with_fixes"]
 

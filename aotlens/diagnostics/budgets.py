@@ -11,8 +11,8 @@ from aotlens.model.fit import Fit
 from aotlens.model.report import Diagnostic, Related, Report, Span, Target
 from aotlens.model.spans import location
 from aotlens.view.quantities import applied_steps, counted, exact_bytes, human_bytes, signature
+from aotlens.view.recompiled_values import recompiled_values, value_words
 from aotlens.view.step_memory.step import peak_words
-from aotlens.view.why import recompiled_values, value_words
 
 _WHERE = (
     " Limits are set in `pyproject.toml`, for all targets, for files or for single targets: see"

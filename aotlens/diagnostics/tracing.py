@@ -10,9 +10,16 @@ from aotlens.model.eager import NotCompiled, NotCompiledCause
 from aotlens.model.ranks import Ranks
 from aotlens.model.report import Diagnostic, Related, Severity
 from aotlens.model.source import Span
-from aotlens.view.quantities import counted, human_bytes, human_seconds
+from aotlens.view.quantities import counted, human_bytes
 from aotlens.view.ranks import difference_text, mismatch_text, rank_names
-from aotlens.view.why import RecompiledValue, recompiled_values, value_hint, value_words
+from aotlens.view.recompiled_values import (
+    RecompiledValue,
+    duration_words,
+    limit_words,
+    recompiled_values,
+    value_hint,
+    value_words,
+)
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -227,11 +234,12 @@ def _of_break(entry: Break) -> Diagnostic:
 def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) -> Diagnostic:
     count = counted(len(value.compilations), "recompilation")
     first = value.causes[0]
-    limit = ", and new calls now run in eager" if is_limit else ""
+    limit = f"; {limit_words(function)}" if is_limit else ""
+    took = duration_words(value.seconds, value.unended)
     change = f" ({first.old} → {first.new})" if first.old and first.new else ""
-    hint = value_hint(value)
+    hint = value_hint(function, value)
     message = (
-        f"`{function.name}`: {value_words(value)}{change}: {count} in {human_seconds(value.seconds)}{limit}"
+        f"`{function.name}`: {value_words(value)}{change}: {count}{f' in {took}' if took else ''}{limit}"
     )
     severity: Severity = "warning" if is_limit or len(value.compilations) > 1 else "information"
     span = value.span or first.call or function.span

@@ -13,7 +13,15 @@ import torch
 
 from aotlens.dynamo.user_names import user_name
 
-__all__ = ["evaluate_access", "short_dtype", "user_name", "value_accesses", "value_text"]
+__all__ = [
+    "as_guard",
+    "evaluate_access",
+    "short_dtype",
+    "user_name",
+    "value_accesses",
+    "value_text",
+    "without_scope",
+]
 
 _LONGEST = 60
 
@@ -90,3 +98,17 @@ def evaluate_access(access: str, scope: dict[str, Any]) -> tuple[bool, Any]:
         return True, eval(access, {}, scope)  # noqa: S307 (the text is Dynamo's, and runs at each call anyway)
     except Exception:  # noqa: BLE001 (the access fails in this call: an entry or attribute is gone)
         return False, None
+
+
+def without_scope(source: str) -> str:
+    """Return `x` for `L['x']`, as guards are printed."""
+    return source[3:-2] if source.startswith("L['") and source.find("']") == len(source) - 2 else source
+
+
+def as_guard(text: str) -> str:
+    """Convert a condition logged by symbolic shapes to the form in which guards are printed."""
+    text = re.sub(r"L\['(\w+)'\]", r"\1", text)
+    match = re.fullmatch(r"(?P<op>Eq|Ne)\((?P<left>.*), (?P<right>[^,]*)\)", text)
+    if match:
+        return f"{match['left']} {'==' if match['op'] == 'Eq' else '!='} {match['right']}"
+    return text

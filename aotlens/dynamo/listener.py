@@ -3,7 +3,6 @@
 Invariant: nothing here raises into the user's program, changes what Dynamo does, or runs on a cache hit.
 """
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,15 +14,19 @@ from typing import Any
 from aotlens.capture.provenance.frames import calling_frames, is_first_party_file, is_user_file, user_qualname
 from aotlens.dynamo.breaks import Breaks, is_limit
 from aotlens.dynamo.cache_lookups import CacheLog
+from aotlens.dynamo.compile_sites import CompileSites
 from aotlens.dynamo.compile_time import DYNAMO, FIRST_RUN, Clock
 from aotlens.dynamo.graph_edges import graph_edges
 from aotlens.dynamo.graph_transfers import GraphTransfers
+from aotlens.dynamo.guard_names import as_guard, without_scope
 from aotlens.dynamo.recompilations import FailedGuard, closest_entry, failed_guard
+from aotlens.dynamo.skips import LAYER_OF_TORCH
 from aotlens.dynamo.spans import span_of, statement_span, user_frame
 from aotlens.model.report import AFTER
 from aotlens.model.source import Span
 from aotlens.observe import observing
 from aotlens.torch_api.compiler_patches import LISTEN
+from aotlens.torch_api.dynamo_calls import EagerCalls, counting_eager_calls
 from aotlens.torch_api.dynamo_events import (
     CacheEvent,
     DynamoConstant,
@@ -80,14 +83,16 @@ class FunctionFacts:
     file: str
     line: int
     compilations: dict[str, CompilationFacts] = field(default_factory=dict)
-    skipped: dict[tuple[str, str], Span] = field(default_factory=dict)
-    """The span of each skipped function, by name and reason."""
+    skipped: dict[tuple[str, str, Span], None] = field(default_factory=dict)
+    """Name, reason and span of each skipped function."""
     constants: list[DynamoConstant] = field(default_factory=list)
     guards: dict[str, MeasuredGuards] = field(default_factory=dict)
     """The guards of the latest compilation of each part."""
     numbers: dict[str, tuple[Any, Span | None]] = field(default_factory=dict)
     """Python numbers among the arguments that are constants, with the span of their first use."""
     limit_hit: bool = False
+    eager_calls: int = 0
+    """Calls in eager since the limit was reached, the call that reached it included."""
     calls: int = 0
 
 
@@ -126,6 +131,8 @@ class Listener:
         self.crossings = GraphTransfers()
         self.caches = CacheLog()
         self.line_seconds: dict[tuple[str, int], float] = {}
+        self.sites = CompileSites()
+        self.eager_calls_are_exact = True
         self.seen: set[tuple[str, int]] = set()
         """File and first line of every function that Dynamo processed."""
         self.counts_calls = time_guards
@@ -137,12 +144,21 @@ class Listener:
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
         self._ids: dict[str, str] = {}
         self._epochs: dict[str, int] = {}
+        self._eager_calls: EagerCalls | None = None
+        self._limited: dict[CodeType, FunctionFacts] = {}
+        """The functions that have reached the recompile limit."""
 
     @contextmanager
     def listening(self) -> Iterator["Listener"]:
         """Record what Dynamo does within the block."""
-        with patched(LISTEN, self), observing(on_stage=self._on_stage, on_busy=self._on_busy):
+        with (
+            patched(LISTEN, self),
+            observing(on_stage=self._on_stage, on_busy=self._on_busy),
+            counting_eager_calls(self._runs_in_eager) as calls,
+        ):
+            self._eager_calls = calls
             yield self
+        self.eager_calls_are_exact = calls.is_exact
 
     def _on_busy(self, is_busy: bool) -> None:
         """A stage of our own backend begins or ends."""
@@ -205,13 +221,19 @@ class Listener:
 
     # What Dynamo reports.
 
+    def compiles(self, function: Any, frames: Frames) -> None:
+        self.sites.add(function, frames)
+
     def skips(self, code: CodeType, reason: str) -> None:
+        for name, span in self.sites.skipped_by(code):
+            owner = self.function(span.file, name, span.line)
+            owner.skipped.setdefault((name, LAYER_OF_TORCH, span))
         if not is_first_party_file(code.co_filename):
             return
         qualname, _ = self._qualname(code)
         owner = self.function(code.co_filename, qualname, code.co_firstlineno)
         span = statement_span(code.co_filename, code.co_firstlineno)
-        owner.skipped.setdefault((code.co_qualname, reason.partition("\n")[0]), span)
+        owner.skipped.setdefault((code.co_qualname, reason.partition("\n")[0], span))
 
     def loses(self, loss: DynamoLoss) -> None:
         compile_id = self._known_id(loss.compile_id) or next(
@@ -220,9 +242,20 @@ class Listener:
         loss = loss._replace(compile_id=compile_id)
         self.losses.append(loss)
         if is_limit(loss):
-            self._owner(loss.root)[0].limit_hit = True
+            self._reaches_limit(loss.root)
         else:
             self.breaks.add(loss)
+
+    def _reaches_limit(self, code: CodeType) -> None:
+        owner, _ = self._owner(code)
+        owner.limit_hit = True
+        owner.eager_calls += 1
+        self._limited[code] = owner
+        if self._eager_calls is not None:
+            self._eager_calls.watch(code)
+
+    def _runs_in_eager(self, code: CodeType) -> None:
+        self._limited[code].eager_calls += 1
 
     def _known_id(self, compile_id: str) -> str:
         """Return Dynamo's compilation id made unique, since `torch.compiler.reset()` restarts at `0/0`."""
@@ -259,11 +292,11 @@ class Listener:
         """Return where a guard on a tensor or on sizes was created, if the guard does not say so itself."""
         condition = reason.partition("  # ")[0].strip()
         for text, frames in self._sized.items():
-            if _as_guard(text) == condition:
+            if as_guard(text) == condition:
                 return frames
         guards = owner.guards.get(part)
-        made = [(_without_scope(name), frames) for name, _, frames in guards.made if frames] if guards else []
-        near = [entry for entry in made if _without_scope(source).startswith(entry[0])]
+        made = [(without_scope(name), frames) for name, _, frames in guards.made if frames] if guards else []
+        near = [entry for entry in made if without_scope(source).startswith(entry[0])]
         return max(near, key=lambda entry: len(entry[0]), default=("", ()))[1]
 
     def makes_constant(self, constant: DynamoConstant) -> None:
@@ -280,7 +313,7 @@ class Listener:
             return
         arguments = guards.code.co_varnames[: guards.code.co_argcount + guards.code.co_kwonlyargcount]
         for source, code, frames in guards.made:
-            if "==" not in code or (name := _without_scope(source)) not in arguments:
+            if "==" not in code or (name := without_scope(source)) not in arguments:
                 continue
             value = guards.scope["L"].get(name)
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -351,20 +384,6 @@ def _name_of(function: Any) -> str:
 def _user_span(frames: Frames) -> Span | None:
     index = user_frame(frames)
     return None if index is None else span_of(frames[index])
-
-
-def _without_scope(source: str) -> str:
-    """Return `x` for `L['x']`, as guards are printed."""
-    return source[3:-2] if source.startswith("L['") and source.find("']") == len(source) - 2 else source
-
-
-def _as_guard(text: str) -> str:
-    """Convert a condition logged by symbolic shapes to the form in which guards are printed."""
-    text = re.sub(r"L\['(\w+)'\]", r"\1", text)
-    match = re.fullmatch(r"(?P<op>Eq|Ne)\((?P<left>.*), (?P<right>[^,]*)\)", text)
-    if match:
-        return f"{match['left']} {'==' if match['op'] == 'Eq' else '!='} {match['right']}"
-    return text
 
 
 def _timed(check: Callable[[], bool]) -> float:

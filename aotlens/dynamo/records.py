@@ -107,6 +107,8 @@ def _function(
         guards=tuple(row for entry in facts.guards.values() for row in _guards(entry)),
         guard_nanoseconds=sum(measured) if measured else None,
         limit_hit=facts.limit_hit,
+        eager_calls=facts.eager_calls if facts.limit_hit and listener.eager_calls_are_exact else None,
+        compiled_at=listener.sites.of_function(facts.file, facts.line, facts.name),
     )
 
 
@@ -229,7 +231,7 @@ def _specialisations(facts: FunctionFacts, changed: set[str]) -> Iterator[Specia
 def _skipped(facts: FunctionFacts) -> Iterator[Skipped]:
     if any(not entry.part for entry in facts.compilations.values()):
         return  # Dynamo compiled it in another call
-    for (name, reason), span in facts.skipped.items():
+    for name, reason, span in facts.skipped:
         words = skip_of(reason)
         if words is not None:
             yield Skipped(name, span, words.reason, words.hint, words.is_loss)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["SKIPS", "Skip", "skip_of"]
+__all__ = ["LAYER_OF_TORCH", "SKIPS", "Skip", "skip_of"]
 
 
 class Skip(NamedTuple):
@@ -15,7 +15,16 @@ class Skip(NamedTuple):
     is_loss: bool
 
 
+LAYER_OF_TORCH = "compile() of a layer of torch's own"
+"""The listener's reason for a layer whose `compile()` has no effect, which Dynamo's own reason hides."""
+
 SKIPS: tuple[Skip, ...] = (
+    Skip(
+        LAYER_OF_TORCH,
+        "its `compile()` makes Dynamo start in torch's own `forward`, and Dynamo skips torch's own code",
+        "pass the layer to `torch.compile`, which traces through it, and call the module that it returns",
+        True,
+    ),
     Skip("no tensor-related objects found", "no tensor is among its arguments or globals", "", False),
     Skip("Dynamo decided to skip the frame while tracing: No ops", "it runs no tensor operation", "", False),
     Skip("frame is in the Dynamo skipfiles list", "its file is on Dynamo's list of code to skip", "", True),

@@ -12,7 +12,7 @@ from aotlens.fixes.source import Source
 from aotlens.model.dynamo import Break, Dynamo, DynamoFunction
 from aotlens.model.source import Edit
 from aotlens.model.spans import is_users_own
-from aotlens.view.why import RecompiledValue, recompiled_values
+from aotlens.view.recompiled_values import RecompiledValue, recompiled_values
 
 __all__ = ["Alternatives", "BreakSite", "Candidate", "Target", "ValueSite"]
 

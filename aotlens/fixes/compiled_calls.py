@@ -15,11 +15,11 @@ __all__ = ["CompileSite", "calls_of", "compile_sites", "dynamic_edit", "paramete
 
 @dataclass(frozen=True, slots=True)
 class CompileSite:
-    """`torch.compile(f, …)`, or a decorator."""
+    """`torch.compile(f, …)`, a decorator, or `model.compile(…)`."""
 
     node: ast.expr
     name: str
-    """The name of the compiled function; empty if it is bound to none."""
+    """The name of the compiled function or module; empty if it is bound to none."""
 
 
 def compile_sites(source: Source, function: Function | None) -> list[CompileSite]:
@@ -28,19 +28,25 @@ def compile_sites(source: Source, function: Function | None) -> list[CompileSite
         own = [decorator for decorator in function.decorator_list if _is_compile(source, decorator)]
         if own:
             return [CompileSite(decorator, function.name) for decorator in own]
-    sites = [
-        CompileSite(node, _bound_name(source, node))
-        for node in source.nodes(ast.Call)
-        if _is_compile(source, node) and node.args
-    ]
+    sites = [site for node in source.nodes(ast.Call) if (site := _site(source, node)) is not None]
     named = [
         site
         for site in sites
         if function is not None
         and isinstance(site.node, ast.Call)
+        and site.node.args
         and source.code(site.node.args[0]).rpartition(".")[2] == function.name
     ]
     return named or (sites if len(sites) == 1 else [])
+
+
+def _site(source: Source, node: ast.Call) -> CompileSite | None:
+    """Return the site of `torch.compile(f)` or `model.compile()`; `re.compile(pattern)` has an argument."""
+    if _is_compile(source, node):
+        return CompileSite(node, _bound_name(source, node)) if node.args else None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "compile" and not node.args:
+        return CompileSite(node, source.code(node.func.value))
+    return None
 
 
 def _is_compile(source: Source, node: ast.expr) -> bool:

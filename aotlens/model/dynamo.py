@@ -82,6 +82,8 @@ class Compilation:
     seconds: Seconds
     cause: Cause | None
     """None for the first compilation of its code."""
+    has_ended: bool = True
+    """False for a compilation of a log that stops within it; its time is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,10 @@ class DynamoFunction:
     """One evaluation of all guards of the last compilations, measured; None unless requested."""
     limit_hit: bool = False
     """Whether it was recompiled so often that new calls run in eager."""
+    eager_calls: int | None = None
+    """The calls that ran in eager because of that; None where they were not counted."""
+    compiled_at: tuple[Span, ...] = ()
+    """Where the script passes it to `torch.compile`, or calls the module's `compile()`."""
 
     @property
     def recompilations(self) -> tuple[Compilation, ...]:

@@ -132,7 +132,7 @@ class Driver:
                 self._run_script(script, module, plan)
             self._collector.stop_counting()
             self.not_compiled = not_compiled(self._collector, self._log)
-            for failure in uncaptured_failures(self._collector, self._request.path):
+            for failure in uncaptured_failures(self._collector, self._log, self._request.path):
                 self._collector.add_failure(failure)
             for target in plan.examples:
                 self._compile_examples(module, target)

@@ -122,6 +122,9 @@ class DynamoListener(Protocol):
     counts_calls: bool
     """Whether every run of a graph is reported, not the first alone."""
 
+    def compiles(self, function: Any, frames: Frames) -> None:
+        """The script passes a function to `torch.compile`, in the innermost of these frames of its own."""
+
     def frame_begins(self, code: CodeType, wraps: Any) -> None:
         """Dynamo looks at a function; `wraps` is what a wrapper of torch's calls."""
 

@@ -33,10 +33,10 @@ from aotlens.torch_api.dynamo_frames import (
 from aotlens.torch_api.patch_targets import Attribute
 from aotlens.torch_api.patching import Current, Patch, complete
 
-__all__ = ["DYNAMO_EVENTS", "HOOKS"]
+__all__ = ["DYNAMO_EVENTS", "HOOKS", "reporting"]
 
 
-def _reporting(report: Callable[[Any, DynamoListener], Any]) -> Callable[[Any, Current], Any]:
+def reporting(report: Callable[[Any, DynamoListener], Any]) -> Callable[[Any, Current], Any]:
     """A function of Dynamo's that reports to the listener; torch's own where nobody listens."""
 
     def replace(original: Any, current: Current) -> Any:
@@ -328,60 +328,58 @@ HOOKS: tuple[Patch, ...] = (
         "graph breaks and guards are reported with columns (torch has them from 2.13 on)",
         is_optional=True,
     ),
-    Patch(Attribute(_TRANSLATOR, "log_graph_break"), _reporting(_on_break), "graph breaks are reported"),
-    Patch(Attribute(_TRANSLATOR, "starts_line"), _reporting(_on_line), "time per source line is reported"),
+    Patch(Attribute(_TRANSLATOR, "log_graph_break"), reporting(_on_break), "graph breaks are reported"),
+    Patch(Attribute(_TRANSLATOR, "starts_line"), reporting(_on_line), "time per source line is reported"),
     Patch(
         Attribute(f"{_FRAMES}:ConvertFrameAssert", "__call__"),
-        _reporting(_on_frame),
+        reporting(_on_frame),
         "each function that Dynamo compiles is reported, and whether it fails",
     ),
     Patch(
         Attribute(f"{_FRAMES}:CatchErrorsWrapper", "_handle_skip"),
-        _reporting(_on_skip),
+        reporting(_on_skip),
         "functions that Dynamo skips are reported (from 2.12 on)",
         is_optional=True,
     ),
     Patch(
         Attribute(f"{_FRAMES}:CatchErrorsWrapper", "__call__"),
-        _reporting(_on_unreported_skip),
+        reporting(_on_unreported_skip),
         "functions that Dynamo skips are reported (up to 2.11)",
     ),
     Patch(
         Attribute(_FRAMES, "get_and_maybe_log_recompilation_reasons"),
-        _reporting(_on_recompile),
+        reporting(_on_recompile),
         "recompilations are reported, with the guards that failed",
         is_optional=True,
     ),
     Patch(
         Attribute("torch._dynamo.guards", "guard_manager_testing_hook_fn"),
-        _reporting(_on_guards),
+        reporting(_on_guards),
         "the guards of each compilation are reported",
     ),
     Patch(
-        Attribute(_SHAPES, "_set_replacement"), _reporting(_on_replacement), "specialised sizes are reported"
+        Attribute(_SHAPES, "_set_replacement"), reporting(_on_replacement), "specialised sizes are reported"
     ),
     Patch(
-        Attribute(_SHAPES, "create_symbol"), _reporting(_on_symbol), "sizes 0 and 1 are reported: constants"
+        Attribute(_SHAPES, "create_symbol"), reporting(_on_symbol), "sizes 0 and 1 are reported: constants"
     ),
     Patch(
         Attribute(_SHAPES, "_log_guard"),
-        _reporting(_on_size_guard),
+        reporting(_on_size_guard),
         "conditions on sizes are reported",
         is_optional=True,
     ),
     Patch(
         Attribute("torch._dynamo.output_graph:OutputGraph", "install_global_unsafe"),
-        _reporting(_on_global),
+        reporting(_on_global),
         "the first run of each compiled graph is reported",
         is_optional=True,
     ),
     Patch(
         Attribute(_PHASES, "log_event_start"),
-        _reporting(_on_phase_start),
+        reporting(_on_phase_start),
         "compile time by phase is reported",
     ),
-    Patch(
-        Attribute(_PHASES, "log_event_end"), _reporting(_on_phase_end), "compile time by phase is reported"
-    ),
+    Patch(Attribute(_PHASES, "log_event_end"), reporting(_on_phase_end), "compile time by phase is reported"),
 )
 """Rows of `patches.LISTEN`."""

@@ -108,7 +108,8 @@ def _compilation(
 ) -> Compilation:
     total, backend = _number(facts, "entire_frame_compile_time_s"), _number(facts, "backend_compile_time_s")
     seconds = Seconds(max(0.0, total - backend), backend, total)
-    return Compilation(facts.compilation.id, function.part, targets, seconds, _cause(facts, locate))
+    cause, has_ended = _cause(facts, locate), bool(facts.every("compilation_metrics"))
+    return Compilation(facts.compilation.id, function.part, targets, seconds, cause, has_ended)
 
 
 def _number(facts: CompilationFacts, name: str) -> float:

@@ -18,8 +18,6 @@ from typing import Literal
 from aotlens.model.dynamo import (
     Break,
     CacheUse,
-    Cause,
-    CauseKind,
     Compilation,
     CompileSeconds,
     Dynamo,
@@ -31,22 +29,32 @@ from aotlens.model.dynamo import (
 from aotlens.model.source import Span
 from aotlens.model.spans import location
 from aotlens.view.quantities import counted, human_bytes, human_seconds
+from aotlens.view.recompiled_values import (
+    EDITED_KINDS,
+    GRAD_MODE,
+    RecompiledValue,
+    duration_words,
+    failed_guard_words,
+    limit_words,
+    recompiled_values,
+    value_hint,
+    value_words,
+)
 
 __all__ = [
+    "COMPILED_AT",
     "CONSTANTS",
+    "UNENDED",
     "Problem",
-    "RecompiledValue",
     "cache_words",
+    "compilation_name",
     "dynamo_counts",
     "dynamo_summary",
     "miss_words",
     "problems",
     "process_words",
-    "recompiled_values",
-    "value_words",
+    "unended_compilations",
 ]
-
-GRAD_MODE = "grad mode"
 
 ProblemKind = Literal["code in eager", "graph break", "recompilations", "constant"]
 
@@ -66,6 +74,8 @@ class Problem:
     hint: str
     seconds: float
     """Compile time that the fix saves; 0 where that is not known."""
+    unended: int = 0
+    """Compilations of it that did not end."""
     is_normal: bool = False
     """True if it happens once in most programs: the second size of a dimension recompiles."""
     target: str = ""
@@ -76,48 +86,15 @@ class Problem:
     """True if there are edits to try (`aotlens why --try-fixes`)."""
 
     @property
+    def duration(self) -> str:
+        """Return its seconds, and how many of its compilations did not end; empty where it took none."""
+        return duration_words(self.seconds, self.unended)
+
+    @property
     def full_title(self) -> str:
         """Return the title with the function, unless it names the function itself."""
         is_named = re.search(rf"(?<!\w){re.escape(self.function)}(?!\w)", self.title) is not None
         return self.title if is_named else f"{self.title} in {self.function}"
-
-
-@dataclass(frozen=True, slots=True)
-class RecompiledValue:
-    """All recompilations of a function that one value caused."""
-
-    kind: CauseKind
-    name: str
-    span: Span | None
-    compilations: tuple[Compilation, ...]
-
-    @property
-    def causes(self) -> tuple[Cause, ...]:
-        return tuple(entry.cause for entry in self.compilations if entry.cause is not None)
-
-    @property
-    def seconds(self) -> float:
-        return sum(entry.seconds.total for entry in self.compilations)
-
-    @property
-    def is_normal(self) -> bool:
-        """Return True if Dynamo has merely learnt that a size or number varies, or has met `no_grad`."""
-        is_expected = self.kind in ("size", "number") or self.name == GRAD_MODE
-        return is_expected and len(self.compilations) == 1
-
-
-def recompiled_values(function: DynamoFunction) -> tuple[RecompiledValue, ...]:
-    """Return the recompilations of a function by the value that changed, the costliest first."""
-    groups: dict[tuple[CauseKind, str], list[Compilation]] = {}
-    for entry in function.recompilations:
-        if entry.cause is not None:
-            groups.setdefault((entry.cause.kind, entry.cause.name), []).append(entry)
-    values = []
-    for (kind, name), entries in groups.items():
-        spans = (entry.cause.span for entry in entries if entry.cause is not None)
-        span = next((span for span in spans if span is not None), None)
-        values.append(RecompiledValue(kind, name, span, tuple(entries)))
-    return tuple(sorted(values, key=lambda value: -value.seconds))
 
 
 def problems(dynamo: Dynamo) -> tuple[Problem, ...]:
@@ -141,9 +118,8 @@ def _of_function(function: DynamoFunction) -> Iterator[Problem]:
     for index, value in enumerate(values):
         yield _of_value(function, value, is_limit=function.limit_hit and index == 0)
     if function.limit_hit and not values:
-        reason = "it was recompiled too often, and calls that need another graph run in eager"
-        title = "recompile limit"
-        yield Problem("code in eager", title, name, function.span, "", (reason,), "", 0, code="AL405")
+        facts = (limit_words(function),)
+        yield Problem("code in eager", "recompile limit", name, function.span, "", facts, "", 0, code="AL405")
     for skipped in function.skipped:
         if skipped.is_loss:
             facts = (f"Dynamo skips it: {skipped.reason}",)
@@ -227,14 +203,14 @@ def _seconds_behind(function: DynamoFunction, entry: Break) -> float:
 def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) -> Problem:
     count = len(value.compilations)
     title = f"{value_words(value)}: {counted(count, 'recompilation')}"
-    facts = [_values_line(value)]
+    facts = [failed_guard_words(value)]
     if is_limit:
-        facts.insert(0, "the recompile limit is reached: calls that need another graph run in eager")
+        facts.insert(0, limit_words(function))
     elif value.is_normal and value.name == GRAD_MODE:
         facts.append("with and without gradients, a function has a compilation each")
     elif value.is_normal:
         facts.append("Dynamo made it a symbol, so that further values share one compilation")
-    hint = "" if value.is_normal and not is_limit else value_hint(value)
+    hint = "" if value.is_normal and not is_limit else value_hint(function, value)
     return Problem(
         "code in eager" if is_limit else "recompilations",
         title,
@@ -244,88 +220,12 @@ def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) 
         tuple(facts),
         hint,
         value.seconds,
+        value.unended,
         value.is_normal,
         value.name,
         "AL407",
         value.kind in EDITED_KINDS,
     )
-
-
-def value_words(value: RecompiledValue) -> str:
-    """Return the value's change: `self.step increases`, `x.shape[0] changes`."""
-    causes = value.causes
-    pairs = [(_number(cause.old), _number(cause.new)) for cause in causes]
-    if value.kind == "mode":
-        return f"{value.name} changes"
-    if len(causes) > 1 and value.kind in ("number", "length", "size"):
-        known = [(old, new) for old, new in pairs if old is not None and new is not None]
-        if len(known) == len(pairs) and all(old < new for old, new in known):
-            return f"{value.name} increases"
-        if len(known) == len(pairs) and all(old > new for old, new in known):
-            return f"{value.name} decreases"
-    words = {
-        "type": "has another type",
-        "object": "is another object",
-        "keys": "comes and goes",
-        "freed": "was freed",
-        "backend": "is another object",
-    }
-    return f"{value.name} {words.get(value.kind, 'changes')}"
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-_MOST_VALUES = 5
-
-
-def _values_line(value: RecompiledValue) -> str:
-    """`self.step == 0 failed with 1, then 2, 3, …`"""
-    first = value.causes[0]
-    news = list(dict.fromkeys(cause.new for cause in value.causes if cause.new))
-    shown = ", ".join(news[:_MOST_VALUES]) + (", …" if len(news) > _MOST_VALUES else "")
-    return f"the guard `{first.guard}` failed" + (f" with {shown}" if shown else "")
-
-
-EDITED_KINDS: frozenset[CauseKind] = frozenset({"number", "size", "type", "length"})
-"""Of the values for which `aotlens/fixes` has a rule."""
-
-VALUE_HINTS: dict[CauseKind, str] = {
-    "size": "`torch._dynamo.mark_dynamic(tensor, dim)` before the first call, or `dynamic=True`",
-    "size relation": (
-        "compare sizes outside of the compiled function; each outcome is a compilation of its own"
-    ),
-    "rank": "reshape to one number of dimensions before the call, or accept one compilation per rank",
-    "stride": "call `.contiguous()` before the compiled function",
-    "dtype": "cast to one dtype before the call, or accept one compilation per dtype",
-    "device": "accept one compilation per device",
-    "requires_grad": "pass tensors that all require grad, or none; otherwise accept both compilations",
-    "number": "pass a 0-d tensor (`torch.tensor(value)`) instead of the number",
-    "value": "accept one compilation per value, or compile one function per value",
-    "length": "preallocate a tensor and pass the index, instead of a growing container",
-    "type": "pass one type: a neutral tensor instead of None; otherwise accept both compilations",
-    "object": "create the object once, outside of the calls",
-    "keys": "pass the same keys on every call",
-    "mode": "accept one compilation per mode, such as training and evaluation",
-    "freed": "keep the object alive as long as the compiled function",
-    "backend": "pass one backend object to every `torch.compile`",
-}
-COUNTER_HINT = "keep it in a tensor, as a buffer, and add in place: `{name}.add_(1)`"
-ATTRIBUTE_HINT = "keep it in a 0-d tensor that is changed in place: a number on an object is a constant"
-
-
-def value_hint(value: RecompiledValue) -> str:
-    """Return what to do about a value that recompiles."""
-    if value.kind == "number" and "." in value.name:
-        words = value_words(value)
-        return COUNTER_HINT.format(name=value.name) if words.endswith("increases") else ATTRIBUTE_HINT
-    if value.kind == "number" and value.name.startswith("the value of"):
-        return "remove the graph break before it: the number is an argument of what follows"
-    return VALUE_HINTS.get(value.kind, "")
 
 
 def dynamo_counts(dynamo: Dynamo) -> tuple[int, int, int]:
@@ -337,6 +237,10 @@ def dynamo_counts(dynamo: Dynamo) -> tuple[int, int, int]:
 
 
 CONSTANTS = ("Constants", "values to which the compiled code is specialised")
+"""The heading of their section, and what they are."""
+
+
+COMPILED_AT = ("Compiled at", "the lines that pass a function to `torch.compile`")
 """The heading of their section, and what they are."""
 
 
@@ -352,8 +256,32 @@ def dynamo_summary(dynamo: Dynamo) -> str:
     parts = [counted(breaks, "graph break"), counted(recompilations, "recompilation")]
     if constants:
         parts.append(counted(constants, "constant size"))
-    seconds = dynamo.compile_seconds.total
-    return f"{', '.join(parts)}; compiling took {human_seconds(seconds)}"
+    if not any(function.compilations for function in dynamo.functions):
+        return f"{', '.join(parts)}; nothing was compiled"
+    words = [f"compiling took {human_seconds(dynamo.compile_seconds.total)}"]
+    unended = len(unended_compilations(dynamo))
+    words += [f"{counted(unended, 'compilation')} did not end"] if unended else []
+    return f"{', '.join(parts)}; {', '.join(words)}"
+
+
+UNENDED = ("Did not end", "the log stops while these are compiled")
+"""The heading of their section, and what they are."""
+
+
+def unended_compilations(dynamo: Dynamo) -> tuple[tuple[DynamoFunction, Compilation], ...]:
+    """Return the compilations that did not end, with their functions."""
+    return tuple(
+        (function, compilation)
+        for function in dynamo.functions
+        for compilation in function.compilations
+        if not compilation.has_ended
+    )
+
+
+def compilation_name(function: DynamoFunction, compilation: Compilation) -> str:
+    """`Net.forward after line 14 (2/1)`."""
+    part = f" {compilation.part}" if compilation.part else ""
+    return f"{function.qualname}{part} ({compilation.id})"
 
 
 def process_words(started: StartedProcesses) -> str:
@@ -392,9 +320,3 @@ def cache_words(cache: CacheUse) -> str:
     parts = [counted(cache.hits, "hit"), misses]
     parts += [f"{cache.bypasses} not cacheable"] if cache.bypasses else []
     return f"{cache.name} cache: {', '.join(parts)}"
-
-
-def most_changed(dynamo: Dynamo) -> Sequence[RecompiledValue]:
-    """Return the values that recompile, of all functions, the costliest first."""
-    values = (value for function in dynamo.functions for value in recompiled_values(function))
-    return sorted(values, key=lambda value: -value.seconds)

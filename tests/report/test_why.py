@@ -8,6 +8,7 @@ from aotlens.diagnostics.budgets import Budget, over_dynamo_budget
 from aotlens.diagnostics.tracing import dynamo_findings
 from aotlens.dynamo.hints import hint_of
 from aotlens.model.codec import dumps, loads
+from aotlens.model.dynamo import Seconds
 from aotlens.model.report import GraphId, Report
 from aotlens.render.html.build import html_page
 from aotlens.render.text.closing import Closing, closing_text
@@ -74,6 +75,45 @@ def test_the_limit_comes_first() -> None:
     limited = replace(DYNAMO, functions=(replace(function, limit_hit=True),))
     (first, *_) = [problem for problem in problems(limited) if "limit" in problem.facts[0]]
     assert (first.kind, first.title) == ("code in eager", "self.step increases: 2 recompilations")
+    assert first.facts[0].endswith("calls that need another graph run in eager, an unknown number")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (1, "the recompile limit is reached: 1 call ran in eager, as it needs another graph"),
+        (7, "the recompile limit is reached: 7 calls ran in eager, as each needs another graph"),
+    ],
+)
+def test_calls_in_eager_after_the_limit_are_counted(count: int, words: str) -> None:
+    (function,) = DYNAMO.functions
+    limited = replace(DYNAMO, functions=(replace(function, limit_hit=True, eager_calls=count),))
+    assert words in [fact for problem in problems(limited) for fact in problem.facts]
+    assert any(words in finding.message for finding in dynamo_findings(limited))
+
+
+def test_a_compilation_that_did_not_end_has_no_time() -> None:
+    """A log of a job that was killed, or hangs."""
+    (function,) = DYNAMO.functions
+    unended = [
+        replace(entry, has_ended=False, seconds=Seconds(0.0, 0.0, 0.0))
+        if entry.cause is not None and entry.cause.kind == "size"
+        else entry
+        for entry in function.compilations
+    ]
+    killed = replace(DYNAMO, functions=(replace(function, compilations=tuple(unended)),))
+    text = why_text(replace(REPORT, dynamo=killed))
+    assert "compiling took 4.0 s, 1 compilation did not end" in text
+    assert "Net.forward (0/3)  /project/net.py:11:1" in text
+    assert "x.shape[0] changes: 1 recompilation  Net.forward  1 compilation did not end" in text
+    assert " 0.0 ms" not in text
+
+
+def test_the_lines_that_compile_are_listed() -> None:
+    (function,) = DYNAMO.functions
+    compiled = replace(DYNAMO, functions=(replace(function, compiled_at=(span_at(40),)),))
+    assert "Net.forward  /project/net.py:40:5" in why_text(replace(REPORT, dynamo=compiled), is_full=True)
+    assert any("net.py:40" in line.text for line in all_dynamo_lines(compiled))
 
 
 def test_a_script_that_compiles_nothing() -> None:

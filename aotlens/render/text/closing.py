@@ -37,7 +37,7 @@ from aotlens.view.quantities import (
     timings_summary,
     total_ms,
 )
-from aotlens.view.why import recompiled_values, value_words
+from aotlens.view.recompiled_values import recompiled_values, value_words
 
 __all__ = ["detail_lines", "reuse_text", "timings_text"]
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from aotlens.diagnostics.attach_fixes import fixes_of, outcome_sentence, tried_words
 from aotlens.model.dynamo import CompileSeconds, Dynamo
 from aotlens.model.report import Report
-from aotlens.model.spans import location, source_line
+from aotlens.model.spans import location, source_line, text_of
 from aotlens.render.text.forecast import forecast_lines
 from aotlens.render.text.layout import (
     WIDTH,
@@ -24,19 +24,22 @@ from aotlens.render.text.layout import (
 from aotlens.render.text.logs import process_lines
 from aotlens.view.names import first_names
 from aotlens.view.quantities import counted, human_seconds, human_us, percent
+from aotlens.view.recompiled_values import most_changed, value_words
 from aotlens.view.shorten import end_cut
 from aotlens.view.why import (
+    COMPILED_AT,
     CONSTANTS,
+    UNENDED,
     Problem,
     cache_words,
+    compilation_name,
     dynamo_counts,
     dynamo_summary,
     miss_words,
-    most_changed,
     other_constants,
     problems,
     process_words,
-    value_words,
+    unended_compilations,
 )
 
 __all__ = ["fix_lines", "fix_summary_lines", "fixable_line", "rejected_fix_lines"]
@@ -121,6 +124,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     every = problems(dynamo)
     to_fix = [problem for problem in every if not problem.is_normal]
     normal = [problem for problem in every if problem.is_normal]
+    yield from _unended_lines(dynamo, page)
     shown = to_fix[: page.most(len(to_fix), MOST_PROBLEMS)]
     if shown:
         yield heading("What to fix first")
@@ -129,12 +133,12 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
         yield from fix_lines(dynamo, problem, page.width)
     if len(to_fix) > len(shown):
         yield Text(f"  and {len(to_fix) - len(shown)} more ({page.rest})", "dim")
-    if not to_fix:
+    if not to_fix and not unended_compilations(dynamo):
         yield Text("nothing to fix", "green")
     if normal:
         yield heading("Normal", "a value that varies")
         rows = [
-            Row((problem.title, problem.function, human_seconds(problem.seconds)), ("", "", "dim"))
+            Row((problem.title, problem.function, problem.duration), ("", "", "dim"))
             for problem in normal[: page.most(len(normal), MOST_LINES)]
         ]
         yield from table(rows, page.width)
@@ -142,6 +146,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
             yield from fix_lines(dynamo, problem, page.width)
     yield from fixable_line(dynamo)
     yield from rejected_fix_lines(dynamo, page)
+    yield from _compiled_at_lines(dynamo, page)
     yield from _constant_lines(dynamo, page)
     yield from _process_lines(dynamo, page)
     yield from _guard_lines(dynamo, page)
@@ -151,7 +156,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
 def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
     style = "bold red" if problem.kind == "code in eager" else "bold yellow"
     where = location(problem.span) if problem.span is not None else ""
-    cost = f"  {human_seconds(problem.seconds)}" if problem.seconds else ""
+    cost = f"  {problem.duration}" if problem.duration else ""
     yield Text.assemble(f"  {number}. ", (problem.full_title, style), f"  {where}", (cost, "bold"))
     code = problem.text or (source_line(problem.span.file, problem.span.line).strip() if problem.span else "")
     if code:
@@ -160,6 +165,32 @@ def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
         yield from paragraph(fact, width, _INDENT)
     if problem.hint:
         yield from paragraph(f"→ {problem.hint}", width, _INDENT, "green")
+
+
+def _unended_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
+    """Yield the compilations in which a log stops: of a job that hangs or was killed, they are the answer."""
+    unended = unended_compilations(dynamo)
+    if unended:
+        yield heading(*UNENDED)
+        shown = unended[: page.most(len(unended), MOST_LINES)]
+        rows = [
+            Row((compilation_name(function, compilation), location(function.span)), ("bold yellow", "dim"))
+            for function, compilation in shown
+        ]
+        yield from table(rows, page.width)
+
+
+def _compiled_at_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
+    """Yield, with `--full`, where the script compiles each function."""
+    functions = [function for function in dynamo.functions if function.compiled_at]
+    if functions and page.is_full:
+        yield heading(*COMPILED_AT)
+        rows = [
+            Row((function.qualname, location(span), text_of(span)), ("", "dim", "cyan"), clip=True)
+            for function in functions
+            for span in function.compiled_at
+        ]
+        yield from table(rows, page.width)
 
 
 def _constant_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:

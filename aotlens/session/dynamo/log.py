@@ -12,6 +12,7 @@ from aotlens.dynamo.break_messages import break_sentence
 from aotlens.dynamo.breaks import BreakFacts, is_limit
 from aotlens.dynamo.listener import Listener
 from aotlens.dynamo.records import dynamo_record
+from aotlens.dynamo.skips import LAYER_OF_TORCH, skip_of
 from aotlens.dynamo.spans import user_frame
 from aotlens.model.dynamo import BreakEffect, Dynamo
 from aotlens.model.eager import CODES, NotCompiled, NotCompiledCause
@@ -62,7 +63,18 @@ class DynamoLog:
         records = [record for facts in self.listener.breaks if (record := _of_break(facts)) is not None]
         limits = filter(is_limit, self.listener.losses)
         records += dict.fromkeys(record for loss in limits if (record := _of_limit(loss)) is not None)
+        records += self.layers_without_effect()
         return tuple(sorted(records, key=lambda record: order.index(record.cause)))
+
+    def layers_without_effect(self) -> Iterator[NotCompiled]:
+        """Yield the layers of torch's own whose `compile()` was called, which compiles nothing."""
+        words = skip_of(LAYER_OF_TORCH)
+        for facts in self.listener.functions.values():
+            for name, reason, span in facts.skipped:
+                if reason == LAYER_OF_TORCH and words is not None:
+                    why = f"{words.reason}; {words.hint}"
+                    code = CODES["whole function"]
+                    yield NotCompiled(name, name, "whole function", why, code, span)
 
 
 def _of_break(facts: BreakFacts) -> NotCompiled | None:

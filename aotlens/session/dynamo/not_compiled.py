@@ -53,9 +53,9 @@ def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...
     return tuple(sorted(records, key=lambda record: ORDER.index(record.cause)))
 
 
-def uncaptured_failures(collector: Collector, script: str) -> Iterator[Failure]:
+def uncaptured_failures(collector: Collector, log: DynamoLog, script: str) -> Iterator[Failure]:
     """Yield the functions of which Dynamo captured no graph, as failures of a trace."""
-    for record in _skipped_whole(collector):
+    for record in (*_skipped_whole(collector), *log.layers_without_effect()):
         file, line = (script, None) if record.span is None else (record.span.file, record.span.line)
         location = file if line is None else f"{file}:{line}"
         message = f"{location}: Dynamo does not compile `{record.name}`, so there is no graph of it"

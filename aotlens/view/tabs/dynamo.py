@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from aotlens.diagnostics.attach_fixes import fixes_of
 from aotlens.model.dynamo import CompileSeconds, Dynamo, DynamoFunction
 from aotlens.model.recompilations import Forecast
-from aotlens.model.spans import line_text, source_line
+from aotlens.model.spans import line_text, source_line, text_of
 from aotlens.view.forecast import (
     axis_title,
     call_rows,
@@ -20,14 +20,18 @@ from aotlens.view.forecast import (
 from aotlens.view.quantities import counted, human_seconds, human_us
 from aotlens.view.tabs.tables.rows import Line, Link, Part
 from aotlens.view.why import (
+    COMPILED_AT,
     CONSTANTS,
+    UNENDED,
     Problem,
     cache_words,
+    compilation_name,
     dynamo_summary,
     miss_words,
     other_constants,
     problems,
     process_words,
+    unended_compilations,
 )
 
 __all__ = ["DYNAMO", "all_dynamo_lines", "dynamo_lines", "dynamo_part", "why_lines"]
@@ -75,6 +79,8 @@ def all_dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
         for tried in fixes_of(dynamo, problem.function, problem.target):
             yield Line((Part(f"    ✓ tested: {tried.fix.title}", "ok"),), link, wrap=True)
     sections = (
+        _unended_lines(dynamo),
+        _compiled_at_lines(dynamo),
         _constant_lines(dynamo),
         _skipped_lines(dynamo),
         _guard_lines(dynamo),
@@ -92,6 +98,33 @@ def all_dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
 def why_lines(dynamo: Dynamo | None) -> tuple[Line, ...]:
     """Return the lines of the tab; one line where there is nothing to report."""
     return (Line((Part(NOTHING, "dim"),)),) if dynamo is None else tuple(all_dynamo_lines(dynamo))
+
+
+def _unended_lines(dynamo: Dynamo) -> Iterator[Line]:
+    """Yield the compilations in which a log stops."""
+    unended = unended_compilations(dynamo)
+    if unended:
+        title, why = UNENDED
+        yield Line((Part(title, "heading"), Part(f"  {why}", "dim")))
+    for function, compilation in unended:
+        name = Part(f"  {compilation_name(function, compilation)}", "warning")
+        yield Line((name, Part(f"  {line_text(function.span)}", "place")), Link((function.span,)))
+
+
+def _compiled_at_lines(dynamo: Dynamo) -> Iterator[Line]:
+    """Yield where the script compiles each function."""
+    functions = [function for function in dynamo.functions if function.compiled_at]
+    if functions:
+        title, why = COMPILED_AT
+        yield Line((Part(title, "heading"), Part(f"  {why}", "dim")))
+    for function in functions:
+        for span in function.compiled_at:
+            parts = (
+                Part(f"  {function.qualname}"),
+                Part(f"  {line_text(span)}", "place"),
+                Part(f"  {text_of(span)}", "dim"),
+            )
+            yield Line(parts, Link((span,)))
 
 
 def _constant_lines(dynamo: Dynamo) -> Iterator[Line]:
@@ -197,8 +230,8 @@ def _title(problem: Problem) -> Line:
         parts.append(Part(f"  {line_text(problem.span)}", "place"))
     if problem.text:
         parts.append(Part(f"  {problem.text}"))
-    if problem.seconds:
-        parts.append(Part(f"  {human_seconds(problem.seconds)}", "dim"))
+    if problem.duration:
+        parts.append(Part(f"  {problem.duration}", "dim"))
     return Line(tuple(parts), _link(problem))
 
 

@@ -1,0 +1,105 @@
+"""What happens around compilations: a script passes a function to `torch.compile`, or a call stays in eager.
+
+Invariant: nothing here runs on a call of compiled code, until a function has reached the recompile limit.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch._C._dynamo.eval_frame import set_guard_complete_hook
+
+from aotlens.torch_api.dynamo_events import DynamoListener, log_exceptions
+from aotlens.torch_api.dynamo_frames import frames_above_dynamo
+from aotlens.torch_api.dynamo_listener import reporting
+from aotlens.torch_api.patch_targets import Attribute
+from aotlens.torch_api.patching import Patch
+
+__all__ = ["COMPILE_CALLS", "EagerCalls", "compiled_module", "counting_eager_calls"]
+
+
+def _on_compile(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    from torch._dynamo.eval_frame import OptimizeContext
+
+    def call(self: Any, fn: Any) -> Any:
+        if isinstance(self, OptimizeContext):
+            with log_exceptions():
+                listener.compiles(fn, frames_above_dynamo())
+        return original(self, fn)
+
+    return call
+
+
+COMPILE_CALLS = Patch(
+    Attribute("torch._dynamo.eval_frame:_TorchDynamoContext", "__call__"),
+    reporting(_on_compile),
+    "the lines that pass a function to `torch.compile` are reported",
+)
+"""A row of `patches.LISTEN`."""
+
+
+def compiled_module(function: Any) -> torch.nn.Module | None:
+    """Return the module whose `compile()` passes this bound method to `torch.compile`; None for others."""
+    owner = getattr(function, "__self__", None)
+    is_of_compile = getattr(function, "__func__", None) is torch.nn.Module._call_impl
+    return owner if is_of_compile and isinstance(owner, torch.nn.Module) else None
+
+
+class EagerCalls:
+    """Counts the calls of functions that have reached the recompile limit and run in eager; mutable.
+
+    Torch calls its hook with False where no compilation serves a call, and does not name the function.  The
+    function is the next one that Python enters, which a profiling function sees and then removes itself.
+    """
+
+    def __init__(self, notify: Callable[[CodeType], None]) -> None:
+        self.is_exact = True
+        """False once a call was not counted, as another profiling function was active."""
+        self._notify = notify
+        self._codes: set[CodeType] = set()
+        self._previous: Any = None
+        self._is_installed = False
+
+    def watch(self, code: CodeType) -> None:
+        """Report each later call of the function that runs in eager."""
+        self._codes.add(code)
+        if not self._is_installed:
+            self._previous, self._is_installed = set_guard_complete_hook(self._looked_up), True
+
+    def close(self) -> None:
+        if not self._is_installed:
+            return
+        replaced = set_guard_complete_hook(self._previous)
+        if replaced != self._looked_up:  # the script has installed its own since
+            set_guard_complete_hook(replaced)
+            self.is_exact = False
+        self._is_installed = False
+
+    def _looked_up(self, is_hit: bool) -> bool:
+        if not is_hit:
+            if sys.getprofile() is None:
+                sys.setprofile(self._enters)
+            else:
+                self.is_exact = False
+        return is_hit if self._previous is None else self._previous(is_hit)
+
+    def _enters(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event != "call":  # the hook returns
+            return
+        sys.setprofile(None)
+        if frame.f_code in self._codes:
+            with log_exceptions():
+                self._notify(frame.f_code)
+
+
+@contextmanager
+def counting_eager_calls(notify: Callable[[CodeType], None]) -> Iterator[EagerCalls]:
+    """Within the block, call `notify` for each call in eager of the functions that are watched."""
+    calls = EagerCalls(notify)
+    try:
+        yield calls
+    finally:
+        calls.close()
