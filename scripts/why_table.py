@@ -135,19 +135,19 @@ def measured(program: Program) -> Row:
 
 
 def with_libraries(program: Program, empty: Row) -> Row:
-    import_libraries(program.path)
-    row, dynamo = in_fork(lambda: observed(program, empty), SECONDS)
-    if dynamo is None or not proposed(dynamo, read_texts(files_of(dynamo))):
-        return row
-    return with_fixes(row, program, dynamo)
+    with with_eager_backend():  # until the end: lightning puts a wrapper of its own around `torch.compile`
+        import_libraries(program.path)
+        row, dynamo = in_fork(lambda: observed(program, empty), SECONDS)
+        if dynamo is None or not proposed(dynamo, read_texts(files_of(dynamo))):
+            return row
+        return with_fixes(row, program, dynamo)
 
 
 def import_libraries(path: Path) -> None:
     """Execute the imports at the top of the program, so that its runs need not."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    with with_eager_backend():
-        exec(compile(tree, str(path), "exec"), {})  # noqa: S102 (a program of the corpus)
+    exec(compile(tree, str(path), "exec"), {})  # noqa: S102 (a program of the corpus)
 
 
 def observed(program: Program, empty: Row) -> tuple[Row, Dynamo | None]:
