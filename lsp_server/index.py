@@ -42,7 +42,8 @@ Readers = dict[str, list[str]]
 
 @dataclass(slots=True)
 class Spot:
-    """Everything that one target has at one span; filled while the index is built, then only read."""
+    """Everything that one target has at one span; filled while the index is built, then only read but for its
+    text."""
 
     target: Target
     span: Span
@@ -62,6 +63,8 @@ class Spot:
     """The side effects of this expression on objects outside of the function."""
     steps: list[WrapperStep] = field(default_factory=list)
     """The wrapper steps that this expression causes."""
+    text: str | None = None
+    """The text of a hover over it, once that was asked for."""
 
     @property
     def results(self) -> list[StageNode]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -57,32 +58,66 @@ OF_GRADIENT = "part of the gradient of "
 """The start of a backward node's reason, which the section's title already shows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Equal facts in one line."""
+
+    text: str
+    facts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The facts of one kind at an expression."""
+
+    title: str
+    rows: tuple[Row, ...]
+    facts: int
+    """All of them, also those that are in none of the rows."""
+
+    def text(self, most: int) -> str:
+        """Return the title and the first `most` rows, and how many facts they leave out."""
+        rows = self.rows[:most]
+        left = self.facts - sum(row.facts for row in rows)
+        head = [f"{self.title}:"] if self.title else []
+        more = [f"- … {left} more"] if left else []
+        return "\n".join([*head, *(row.text for row in rows), *more])
+
+
 def expression_text(spot: Spot, source: str = "") -> str:
     """Return everything that one target has at one expression, short enough for a popup.
 
-    `source` is the text of the expression, which comes first.
+    `source` is the text of the expression, which comes first; it is always the same for one spot. The text is
+    written once, since a loop's expression may have thousands of nodes.
     """
-    texts = (_text(spot, source, most) for most in ROWS)
-    return next((text for text in texts if text.count("\n") < TALLEST), _text(spot, source, ROWS[-1]))
+    if spot.text is None:
+        spot.text = _text(spot, source)
+    return spot.text
 
 
-def _text(spot: Spot, source: str, most: int) -> str:
+def _text(spot: Spot, source: str) -> str:
+    head = "\n\n".join(filter(None, [_headline(spot, source), _variables(spot)]))
+    sections = _sections(spot)
+    texts = ["\n\n".join([head, *(section.text(most) for section in sections)]) for most in ROWS]
+    return next((text for text in texts if text.count("\n") < TALLEST), texts[-1])
+
+
+def _sections(spot: Spot) -> list[Section]:
     again = {value.node for value in spot.recomputed}
     costly = [value for value in spot.recomputed if value.bytes or value.flops]
+    backward = [node for node in _calls(spot.backward) if node.name not in again]
     sections = (
-        _rows("", _calls(spot.forward), _call_line, most),
-        _rows("Saves for the backward", spot.saved, _saved_line, most, _in_all),
-        _rows("Recomputed in the backward", costly, _recomputed_line, most, _in_all),
-        _rows(
-            "Backward", [node for node in _calls(spot.backward) if node.name not in again], _call_line, most
-        ),
-        _rows("Kernels", spot.kernels, _kernel_line, most),
-        _rows("Mutates", spot.inputs, _mutation_line, most),
-        _rows("Returned", _returned(spot), partial(_output_line, spot.target), most),
-        _rows("Side effects", spot.left, _side_effect_line, most),
-        _rows("Wrapper", spot.steps, _step_line, most),
+        _section("", _calls(spot.forward), _call_line),
+        _section("Saves for the backward", spot.saved, _saved_line, _in_all),
+        _section("Recomputed in the backward", costly, _recomputed_line, _in_all),
+        _section("Backward", backward, _call_line),
+        _section("Kernels", spot.kernels, _kernel_line),
+        _section("Mutates", spot.inputs, _mutation_line),
+        _section("Returned", _returned(spot), partial(_output_line, spot.target)),
+        _section("Side effects", spot.left, _side_effect_line),
+        _section("Wrapper", spot.steps, _step_line),
     )
-    return "\n\n".join([_headline(spot, source), *filter(None, [_variables(spot), *sections])])
+    return [section for section in sections if section.rows]
 
 
 def _headline(spot: Spot, source: str) -> str:
@@ -206,34 +241,27 @@ def _no_total(facts: Sequence[Fact]) -> str:
     return ""
 
 
-def _rows(
+def _section(
     title: str,
     facts: Sequence[Fact],
     line: Callable[[Fact], Line],
-    most: int,
     total: Callable[[Sequence[Fact]], str] = _no_total,
-) -> str:
+) -> Section:
     """Return the first rows that differ in more than a name; repetitions of a loop are counted, with their
     total."""
     rows: dict[str, tuple[str, list[str], list[Fact]]] = {}
-    shown = 0
     for fact in facts[:MOST_READ]:
         name, text = line(fact)
         alike = NUMBERED_NODE.sub(r"\1", text)
-        if alike in rows or len(rows) < most:
+        if alike in rows or len(rows) < ROWS[0]:
             _, names, same = rows.setdefault(alike, (text, [], []))
             names.append(name)
             same.append(fact)
-            shown += 1
-    if not rows:
-        return ""
-    more = [f"- … {len(facts) - shown} more"] if len(facts) > shown else []
-    head = [f"{title}:"] if title else []
-    lines = (
-        f"- {_named(names)}{total(same) if len(set(names)) > 1 else ''}{text}"
+    merged = tuple(
+        Row(f"- {_named(names)}{total(same) if len(set(names)) > 1 else ''}{text}", len(same))
         for text, names, same in rows.values()
     )
-    return "\n".join([*head, *lines, *more])
+    return Section(title, merged, len(facts))
 
 
 def _named(names: Sequence[str]) -> str:

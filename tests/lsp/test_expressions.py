@@ -1,7 +1,13 @@
 """What a hover says first of an expression: its source, its type, its cost."""
 
-from aotlens.model import Partition, Report, SavedValue, Span, Stage, StageNode, Target
+from dataclasses import replace
+
+import pytest
+
+from aotlens.model import Partition, Report, SavedValue, Site, Span, Stage, StageNode, Target
+from aotlens.model.report import Wrapper, WrapperStep
 from lsp_server.index import build
+from lsp_server.translate import expression
 from lsp_server.translate.expression import expression_text
 from tests.report.sample import tensor
 
@@ -61,3 +67,28 @@ def test_a_long_expression_is_cut_in_its_middle() -> None:
 def test_values_of_equal_layers_are_counted_with_their_total() -> None:
     rows = [line for line in text_at(training(), NORM, "norm(x)").splitlines() if "wide" in line]
     assert rows == ["- `wide_0` ×3 (3.0 MiB in all) `f32[4, 8]`, 1.0 MiB; slow to recompute"]
+
+
+def test_fewer_rows_where_a_popup_would_be_too_tall_and_the_others_are_counted() -> None:
+    # Four kinds of six rows each would be taller than a popup; of three rows each they are not.
+    steps = tuple(WrapperStep(f"step_{n}", "runs", True, None, 0, (Site(USE, "f(x)"),)) for n in range(9))
+    nodes = tuple(call(f"op_{n}", f"aten.op_{n}.default", (), "f32[4]", USE) for n in range(9))
+    saved = tuple(SavedValue(f"v_{n}", tensor("f32[4]"), 1 << n, "new", f"why {n}", USE) for n in range(9))
+    stages = (Stage("forward", "joint", nodes, ""), Stage("backward", "joint", nodes, ""))
+    partition = Partition("min-cut", saved, (), 0)
+    target = Target("f", "f", "direct", "training", None, stages=stages, partition=partition)
+    shown = [
+        line
+        for line in text_at(replace(target, wrapper=Wrapper("", steps)), USE, "f(x)").splitlines()
+        if line
+    ]
+    assert [line for line in shown if line.startswith("- …")] == ["- … 6 more"] * 4
+    assert sum(line.startswith("- `v_") for line in shown) == 3
+
+
+def test_the_text_of_an_expression_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Report("2.13.0", "3.11", "inspect model.py", (training(),), ())
+    spot = build(report, "model.py", ("", "", ""), lambda name: name).spots[0]
+    first = expression_text(spot, "norm(x)")
+    monkeypatch.delattr(expression, "_sections")
+    assert expression_text(spot, "norm(x)") == first
