@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from aotlens.model.kernels import KERNEL_LANGUAGES
+from aotlens.model.languages import KERNEL_LANGUAGES
 from aotlens.policy import Policy
 
 

@@ -1,4 +1,4 @@
-"""The terminal app on reports of 1,000, 10,000 and 50,000 nodes: first paint, keys, memory.
+"""The terminal app: its start; first paint, keys and memory on reports of 1,000, 10,000 and 50,000 nodes.
 
 Each report is made by the engine in a process of its own, and shown in another one, without torch.
 """
@@ -12,10 +12,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
+import tui
 from benchmarks.harness import Cell, Table, publish
+from benchmarks.pseudo_terminal import COLUMNS as WIDTH
+from benchmarks.pseudo_terminal import LINES, time_until
 
 if TYPE_CHECKING:  # torch and Textual are each loaded by only one of the processes
     from aotlens.model import Report
@@ -29,6 +32,10 @@ KEYS = ("pagedown", "down", "pageup", "up")
 PRESSES = 25
 """Presses of each key in each table."""
 CLOCKS = ("wall", "cpu")
+SCRIPT = Path(__file__).parents[1] / "examples" / "train_gpt.py"
+IN_SCRIPT = "Shakespeare"
+"""A word of its first lines."""
+STARTS = 10
 FRAME_S = 0.01
 
 
@@ -126,6 +133,13 @@ def row(layers: int, folder: Path) -> tuple[Cell, ...]:
     )
 
 
+def start() -> tuple[Cell, ...]:
+    """Return the times from the start of `aotlens tui SCRIPT` until the script is on the screen."""
+    command = [sys.executable, "-m", "aotlens", "tui", str(SCRIPT)]
+    times_ms = [1e3 * time_until(IN_SCRIPT, command) for _ in range(STARTS)]
+    return f"aotlens tui {SCRIPT.name}", min(times_ms), median(times_ms), max(times_ms)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--make", nargs=2, metavar=("LAYERS", "FILE"), help="write one report")
@@ -139,11 +153,16 @@ def main() -> None:
     else:
         with tempfile.TemporaryDirectory() as scratch:
             folder = arguments.reports or Path(scratch)
-            publish(
-                "tui", [Table("Terminal app", COLUMNS, tuple(row(layers, folder) for layers in LAYERS), NOTE)]
-            )
+            started = Table("Terminal app: start", START_COLUMNS, (start(),), START_NOTE)
+            rows = tuple(row(layers, folder) for layers in LAYERS)
+            publish("tui", [started, Table("Terminal app", COLUMNS, rows, NOTE)])
 
 
+START_COLUMNS = ("command", "shortest ms", "median ms", "longest ms")
+START_NOTE = (
+    f"At {WIDTH}×{LINES}, {STARTS} times: wall time from the start of the process until its terminal has"
+    " received the text of the script."
+)
 COLUMNS = (
     "report",
     "joint nodes",
@@ -160,7 +179,8 @@ COLUMNS = (
     "app MiB",
 )
 NOTE = (
-    "At 146×42, wall time and beside it this process's CPU time. First paint: from the report being there to"
+    f"At {WIDTH}×{LINES} and {tui.FRAMES_PER_S} frames per second, wall time and beside it this process's CPU"
+    " time. First paint: from the report being there to"
     " the last paint of the overview; open a tab: the slowest of"
     f" {', '.join(TABLES)} when first looked at; key: from the key to the paint of the table, over lines and"
     " pages of theirs, every node and layer by itself; linked: to the last paint that it causes, of the"

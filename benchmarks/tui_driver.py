@@ -10,7 +10,9 @@ from textual.app import App
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Size
 
-SIZE = Size(146, 42)
+from benchmarks.pseudo_terminal import COLUMNS, LINES
+
+SIZE = Size(COLUMNS, LINES)
 QUIET_S = 0.12
 """A paint is over after this time without output; the wait itself is not counted."""
 PATIENCE_S = 30.0

@@ -7,5 +7,7 @@ from a file or sent by the worker. `aotlens.view` turns records into lines and r
 
 import os
 
-# Each paint waits for the next frame, and a key causes several; Textual reads this when it is imported.
-os.environ.setdefault("TEXTUAL_FPS", "120")
+FRAMES_PER_S = 120
+"""Each paint waits for the next frame, and a key causes several. Textual reads it once, at its import."""
+
+os.environ.setdefault("TEXTUAL_FPS", str(FRAMES_PER_S))

@@ -161,7 +161,7 @@ class AotlensApp(App[int]):
     def on_workbench_shown(self, event: Workbench.Shown) -> None:
         """Fill the first screen: the title, and the script."""
         if self.tracing is not None:
-            self.workbench.source.open(self.subject_name.partition("::")[0])
+            self.workbench.source.open(self.subject_name.partition("::")[0], coloured=False)
         self._draw_title()
 
     def on_workbench_ready(self, event: Workbench.Ready) -> None:

@@ -124,6 +124,11 @@ class Workbench(Screen[object]):
         self.query_one("#tabs", ChoiceBar).show(CHOICES, 0)
         self.query_one("#filter", Input).can_focus = False
         self.app.post_message(self.Shown())
+        self.call_after_refresh(self._colour)
+
+    def _colour(self) -> None:
+        """Colour the source after the first paint, which does not wait for the lexer; then load the tabs."""
+        self.source.code.colour()
         self.call_after_refresh(self.run_worker, self._load_tabs)
 
     async def _load_tabs(self) -> None:

@@ -126,7 +126,7 @@ def _parser(chosen: Command | None) -> tuple[argparse.ArgumentParser, argparse.A
         prog="aotlens", description=_ABOUT, formatter_class=_Formatter, allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"aotlens {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", prog=parser.prog)
     chosen_parser = parser
     for command in COMMANDS:
         own = commands.add_parser(

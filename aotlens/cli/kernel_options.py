@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aotlens.cli.options import seconds
 from aotlens.errors import UserError
-from aotlens.model.kernels import KERNEL_LANGUAGES
+from aotlens.model.languages import KERNEL_LANGUAGES
 from aotlens.options import KERNEL_LIMIT_S
 from aotlens.render.kernel_code import LANGUAGES, parse_languages
 

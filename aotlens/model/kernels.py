@@ -48,9 +48,6 @@ UNFUSED_REASONS: dict[UnfusedCode, str] = {
     "other": "Inductor's scheduler decides so",
 }
 
-KERNEL_LANGUAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
-"""The intermediate languages of a kernel after Triton's, down to machine code."""
-
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:

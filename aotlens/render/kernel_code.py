@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator
 
 from aotlens.errors import UserError
-from aotlens.model.kernels import KERNEL_LANGUAGES
+from aotlens.model.languages import KERNEL_LANGUAGES
 from aotlens.model.report import Kernel, KernelConfig, Report
 from aotlens.view.kernels import TRITON, block_sizes_text, grid_text, is_for_gpu, kernel_texts
 from aotlens.view.quantities import human_bytes, percent

@@ -6,7 +6,7 @@ Invariant: every request gets exactly one `Answer`, whatever happens to the chil
 from dataclasses import dataclass, field
 
 from aotlens.model.failure import Failure
-from aotlens.model.kernels import KERNEL_LANGUAGES
+from aotlens.model.languages import KERNEL_LANGUAGES
 
 PROTOCOL = 1
 

@@ -56,12 +56,12 @@ class SourcePane(Vertical):
         elif self.file:
             self.open(self.file, self.code.cursor)
 
-    def open(self, file: str, line: int = 1) -> None:
+    def open(self, file: str, line: int = 1, *, coloured: bool = True) -> None:
         """Show a file with the cursor on a line."""
         self.file = file
         text = self.sources.get(file)
         self._columns = self._columns_of(file)
-        self.code.show(text, gutter=self._gutter if self.marks else None)
+        self.code.show(text, coloured=coloured, gutter=self._gutter if self.marks else None)
         self.code.place_cursor(line)
         self._describe(self.code.cursor)
 

@@ -110,6 +110,11 @@ class CodeView(ScrollView, can_focus=True):
             self.scroll_to(x=0, y=0, animate=False, force=True)
         self.refresh()
 
+    def colour(self) -> None:
+        """Colour the text as Python."""
+        self._colouring = python(self.text.lines)
+        self.refresh()
+
     def light(self, link: Link, *, follow: bool = True) -> None:
         """Light the spans of a link that are in this file; `follow` brings the first into view."""
         if link == self.link and not self.block:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aotlens.model.spans import file_key, own_first
-from aotlens.view.kernels import gpu_kernels
 from aotlens.view.quantities import counted, human_bytes
 
 if TYPE_CHECKING:  # the first screen of the app loads without the report's records
@@ -71,6 +70,8 @@ def saved_bytes(target: Target) -> Counter[tuple[str, int]]:
 
 def launches(target: Target) -> Counter[tuple[str, int]]:
     """Return how many kernels compute a part of each line: those of the GPU if it was requested."""
+    from aotlens.view.kernels import gpu_kernels  # with the kernels' records
+
     kernels = gpu_kernels(target.kernels) or target.kernels
     return Counter(key for kernel in kernels for key in {line_key(span) for span in kernel.spans})
 

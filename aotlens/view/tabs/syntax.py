@@ -22,8 +22,8 @@ TABLE: tuple[tuple[_TokenType, str], ...] = (
 """The first row whose token contains it wins; other tokens have the text's colour."""
 
 WHOLE = 4000
-"""Lines up to which a text is lexed at once; longer ones are lexed line by line as they are shown, where a
-string over several lines loses its colour."""
+"""Lines up to which a text is lexed from its start; longer ones are lexed line by line as they are shown,
+where a string over several lines loses its colour."""
 
 Run = tuple[int, int, str]
 """First column, end column, kind."""
@@ -59,17 +59,33 @@ def python(lines: Sequence[str]) -> Colouring:
             return known[number]
 
         return lazily
-    by_line = split_runs(lines)
-    return lambda number, line: by_line.get(number, ())
+    text = Lexed(lines)
+    return lambda number, line: text.runs_of(number)
 
 
-def split_runs(lines: Sequence[str]) -> dict[int, list[Run]]:
-    """Runs of the whole text cut at line ends."""
-    starts = [0, *accumulate(len(line) + 1 for line in lines)]
-    by_line: dict[int, list[Run]] = {}
-    for start, end, kind in runs("\n".join(lines)):
-        for number in range(bisect_right(starts, start), bisect_right(starts, end - 1) + 1):
+class Lexed:
+    """The runs of a text, which is lexed from its start as far as it is shown."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._starts = [0, *accumulate(len(line) + 1 for line in lines)]
+        self._runs = iter(runs("\n".join(lines)))
+        self._by_line: dict[int, list[Run]] = {}
+        self._reached = 0
+        """The line of the last run; those before it have all of theirs."""
+
+    def runs_of(self, number: int) -> Sequence[Run]:
+        """Return the runs of a 1-based line."""
+        while self._reached <= number and (run := next(self._runs, None)) is not None:
+            self._add(*run)
+        return self._by_line.get(number, ())
+
+    def _add(self, start: int, end: int, kind: str) -> None:
+        """Cut a run at the ends of lines."""
+        starts = self._starts
+        self._reached = bisect_right(starts, start)
+        for number in range(self._reached, bisect_right(starts, end - 1) + 1):
             base, edge = starts[number - 1], starts[number] - 1
             if max(start, base) < min(end, edge):
-                by_line.setdefault(number, []).append((max(start, base) - base, min(end, edge) - base, kind))
-    return by_line
+                self._by_line.setdefault(number, []).append(
+                    (max(start, base) - base, min(end, edge) - base, kind)
+                )
