@@ -20,6 +20,9 @@ GPT = ROOT / "examples" / "train_gpt.py"
 TRACE = "workspace/executeCommand"
 LONG_S = 300.0
 EDITS = 200
+STARTS = 7
+BARE = ("-c", "from pygls.lsp.server import LanguageServer; LanguageServer('bare', '1').start_io()")
+"""A server of the same library without a feature."""
 
 Row = tuple[str, float, float, float, float]
 
@@ -122,10 +125,11 @@ def long_file(rounds: int, folder: Path) -> Iterator[Row]:
 
 def traces() -> Iterator[tuple[str, float, float, float]]:
     """Measure commands end to end with the real tracing process: all, within the trace, and outside of it."""
-    with stopwatch() as since, Process(*REAL) as process:
+    yield started("initialize, from the start of the process", REAL)
+    yield started("the same of a pygls server without features", BARE)
+    with Process(*REAL) as process:
         client = process.client
         client.initialize(ROOT)
-        yield "initialize, from the start of the process", since(), 0.0, since()
         uri = client.open(ALIASING)
         yield traced(client, uri, "view_of_input", "first trace, cold")
         names = ("mutated_input", "multi_output_view", "detached_output", "input_returned", "hidden_mutation")
@@ -137,6 +141,16 @@ def traces() -> Iterator[tuple[str, float, float, float]]:
         yield traced(client, uri, names[0], "the same again, from the cache")
         gpt = client.open(GPT)
         yield traced(client, gpt, None, "examples/train_gpt.py")
+
+
+def started(what: str, command: tuple[str, ...]) -> tuple[str, float, float, float]:
+    """Return the median time from the start of a server's process to its answer to `initialize`."""
+    times_ms = []
+    for _ in range(STARTS):
+        with stopwatch() as since, Process(*command) as process:
+            process.client.initialize(ROOT)
+            times_ms.append(since())
+    return what, median(times_ms), 0.0, median(times_ms)
 
 
 def traced(client: StrictClient, uri: str, name: str | None, what: str) -> tuple[str, float, float, float]:

@@ -6,16 +6,15 @@ in its own process, from `initialized` on.
 
 import argparse
 import logging
-import sys
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from lsprotocol import types
 
+from aotlens._version import __version__
 from aotlens.worker.client import WorkerClient
 from lsp_server import commands, handlers, navigation
-from lsp_server.app import NAME, Server
+from lsp_server.app import Server
 from lsp_server.protocol import Protocol, signature_of
 from lsp_server.tracer import WorkerFactory
 from lsp_server.translate.actions import SHOW_KIND, TRACE_KIND
@@ -63,7 +62,7 @@ def main(argv: list[str]) -> int:
 
 def build_server(worker_factory: WorkerFactory) -> Server:
     """Return a server with every feature, which traces with the factory's worker."""
-    server = Server(_version(), worker_factory)
+    server = Server(__version__, worker_factory)
     features: dict[str, Any] = {**handlers.FEATURES, **navigation.FEATURES, **NOTIFICATIONS}
     for name, handler in features.items():
         server.feature(name, OPTIONS.get(name))(handler)
@@ -103,14 +102,3 @@ def log_to(file: str | None, verbose: bool) -> None:
     logging.basicConfig(filename=file, format=shown, level=logging.INFO)
     # At INFO pygls writes every message's text.
     logging.getLogger("pygls").setLevel(logging.INFO if verbose else logging.WARNING)
-
-
-def _version() -> str:
-    try:
-        return version(NAME)
-    except PackageNotFoundError:  # run from a checkout
-        return "0"
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

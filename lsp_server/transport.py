@@ -76,6 +76,8 @@ def keep_the_loop_free() -> None:
     A report is plain data without cycles; the garbage collector would scan every object again and again while
     it grows, and nothing else may run meanwhile.
     """
+    gc.freeze()
+    gc.enable()
     gc.set_threshold(100_000, 50, 50)
     sys.setswitchinterval(TURN_S)
 

@@ -5,4 +5,4 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 STAND_IN = ("-m", "tests.lsp.stand_in")
 """With a worker that answers from a sample, without torch."""
-REAL = ("-m", "lsp_server.server")
+REAL = ("-m", "aotlens", "lsp")
