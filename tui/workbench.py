@@ -41,6 +41,9 @@ if TYPE_CHECKING:  # the first paint comes before the report's records and the p
 FIND_ALL = "/"
 """Typed into the empty filter, it searches everywhere."""
 
+WITHOUT_RESULT = ("log", "step")
+"""Tabs that have something to show after a failed trace; the others show the failure."""
+
 Searchable = VirtualTable | LineList | CodeView
 
 
@@ -99,6 +102,8 @@ class Workbench(Screen[object]):
         self.tab_index = 0
         self.is_loaded = False
         """True once every tab is loaded, which begins after the first paint."""
+        self._has_only_failed = False
+        """True while there is no result to show, because the trace failed."""
         self._searched: Searchable | None = None
         """The widget that the open filter acts on."""
 
@@ -205,6 +210,7 @@ class Workbench(Screen[object]):
     def show_subject(self, subject: Subject) -> None:
         """Show another target, or a new trace of the same one."""
         self.remove_class("-stale")
+        self._has_only_failed = False
         self.subject = subject
         self.source.show_target(subject.report, subject.target)
         focused = self.focused
@@ -220,6 +226,7 @@ class Workbench(Screen[object]):
         self.query_one("#tabs", ChoiceBar).current = -1
         from aotlens.model.report import Report, Target  # with all records
 
+        self._has_only_failed = self._has_only_failed or self.subject is None
         empty = Subject(Report("", "", ""), Target("", "", "direct", "inference", None), self.sources)
         self.subject = replace(self.subject or empty, output=output)
         if failure.file:
@@ -234,8 +241,11 @@ class Workbench(Screen[object]):
         if self.subject is None:
             return
         self.tab_index = index
-        self.query_one("#panes", ContentSwitcher).current = self.pane.id
         self.query_one("#tabs", ChoiceBar).current = index
+        if self._has_only_failed and TABS[index].name not in WITHOUT_RESULT:
+            self.query_one("#panes", ContentSwitcher).current = "failure"
+            return
+        self.query_one("#panes", ContentSwitcher).current = self.pane.id
         self.pane.show(self.subject)
         if focus:
             self.pane.main().focus()

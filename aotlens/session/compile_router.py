@@ -45,6 +45,9 @@ BeforeDirect = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], Co
 OURS = "aotlens"
 """The name of our backend: a script that asks for it gets this engine with the session's options."""
 
+OF_DYNAMO = {"dynamic", "fullgraph"}
+"""The arguments of `torch.compile` that are not for its backend."""
+
 _ROUTED = "__aotlens_routed__"
 
 
@@ -58,6 +61,8 @@ class CompileRouter:
     """Returns the function to compile in place of the script's; None leaves it unchanged."""
     around: AroundBackend = lambda compiled, graph: compiled
     before_direct: BeforeDirect = lambda function, args, kwargs, options: None
+    any_backend: bool = False
+    """Compile what `choose` returns also where the script chose another backend."""
     keep_going: bool = False
     """Continue the script in eager even after a mistake in the options (a policy that names no value)."""
 
@@ -180,8 +185,10 @@ def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
         if compile_options.get("disable"):
             return original(model, **compile_options)
         if compile_options.get("backend") != OURS and not is_default_backend(compile_options.get("backend")):
-            router.collector.note_other_backend(model, compile_options["backend"])
-            return original(model, **compile_options)
+            if not router.any_backend:
+                router.collector.note_other_backend(model, compile_options["backend"])
+                return original(model, **compile_options)
+            compile_options = {name: compile_options[name] for name in OF_DYNAMO & compile_options.keys()}
         chosen = router.choose(model)
         if chosen is None:
             return model

@@ -36,6 +36,7 @@ from aotlens.session.policy_function import options_for_targets
 from aotlens.session.script.edited import load_edited
 from aotlens.session.script.source import Script, new_module, run_script
 from aotlens.session.script.targets import Call, Watch, example_calls, find_target, watch_definition
+from aotlens.view.names import first_names
 from aotlens.worker.targets import StaticTarget, find_targets
 
 __all__ = ["CompileRequest", "Driver", "Hooks"]
@@ -59,6 +60,10 @@ class CompileRequest:
 
 def _compile(call: Call, options: CompileOptions) -> None:
     compile_direct(call.function, call.args, call.kwargs, options, call.qualname)
+
+
+MOST_NAMES = 3
+"""Names in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +166,14 @@ class Driver:
     def no_target_failure(self) -> Failure:
         """Return a failure that says why there is no target and what to do."""
         path, name = self._request.path, self._request.qualname
-        if name is None:
+        others = self._collector.other_backends
+        if name is None and others:
+            names = first_names([f"`{record.name}`" for record in others], MOST_NAMES)
+            message = (
+                f"{path} has no target: the script chose another backend for {names}, which aotlens does not"
+                f" replace; to compile it with aotlens instead, name it: {path}::{others[0].name}"
+            )
+        elif name is None:
             message = (
                 f"{path} has no target: its run gave nothing to torch.compile or aotlens.compile, and no"
                 " function has an example; write `# aotlens: example f32[8, 16]` above a def, or name a"
@@ -186,7 +198,7 @@ class Driver:
         if plan.watched is None:
             return router
         self._watch = Watch(plan.watched, self._compile, self._collector.count_call)
-        return replace(router, choose=self._watch.choose)
+        return replace(router, choose=self._watch.choose, any_backend=True)
 
     def _run_script(self, script: Script, module: ModuleType, plan: Plan) -> None:
         argv = self._request.argv

@@ -81,13 +81,16 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
         failure, failures = failures[0], failures[1:]
     if failure is None and not targets:
         failure = driver.no_target_failure()
-    report = None
-    if targets:
+    report, dynamo = None, driver.dynamo(targets)
+    is_whole_script = request.qualname is None and not request.options.only_what_if
+    if dynamo is not None and failure is not None and failure.kind == "no-target" and is_whole_script:
+        notes.append(replace(from_failure(failure), severity="warning"))
+        failure = None  # what Dynamo did for another backend is an answer too
+    if targets or (dynamo is not None and is_whole_script):
         report = _report(request, targets, driver.not_compiled, failures)
         cut_short = _cut_short(collector, failure, request.options)
-        dynamo = driver.dynamo(targets)
         failed = () if failure is None else (from_failure(failure),)
-        findings = (*failed, *report.diagnostics, *dynamo_findings(dynamo), *notes)
+        findings = (*failed, *notes, *report.diagnostics, *dynamo_findings(dynamo))
         report = replace(report, diagnostics=findings, dynamo=dynamo, incomplete=cut_short)
     data = encode(report) if report is not None else None
     return Outcome(data, failure, _files(request.path, reads), reads.outside, collector.stopped)

@@ -64,6 +64,25 @@ def test_progress_is_shown_until_the_report_is_there() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+def test_a_tab_without_a_result_shows_the_failure() -> None:
+    tracing = FakeTracing()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.fail(RAISED, "step 0\n")
+        await settle(pilot)
+        shown = []
+        for key in ("5", "0", "1", "w"):
+            await pilot.press(key)
+            shown.append(shown_pane(app))
+        assert shown == ["failure", "log", "failure", "failure"]
+        await pilot.press("r")
+        tracing.answer(sample_report())
+        await settle(pilot)
+        assert shown_pane(app) == "why"
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
 @pytest.mark.rotates
 def test_a_failure_shows_the_users_traceback_and_r_retries() -> None:
     tracing = FakeTracing()

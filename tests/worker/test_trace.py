@@ -274,6 +274,47 @@ def test_no_target(client: WorkerClient, script: Path) -> None:
     assert "# aotlens: example f32[8, 16]" in message
 
 
+OTHER_BACKEND = """
+    import torch
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.step = 0
+        def forward(self, x):
+            self.step += 1
+            return x * self.step
+    compiled = torch.compile(Block(), backend="eager")
+    for _ in range(3):
+        compiled(torch.ones(2))
+"""
+
+
+def test_what_dynamo_did_for_another_backend_is_reported(client: WorkerClient, script: Path) -> None:
+    answer = trace(client, script, OTHER_BACKEND)
+    assert answer.failure is None
+    report = decode(answer.report)
+    assert report.targets == ()
+    assert report.dynamo is not None
+    (block,) = report.dynamo.functions
+    assert (block.qualname, len(block.compilations)) == ("Block.forward", 3)
+    first = report.diagnostics[0]
+    assert (first.code, first.severity) == ("AL905", "warning")
+    assert "the script chose another backend for `Block`, which aotlens does not replace; to" in first.message
+
+
+@pytest.mark.parametrize("name", ["Block", "Block.forward"])
+def test_a_named_target_is_compiled_whatever_its_backend(
+    client: WorkerClient, script: Path, name: str
+) -> None:
+    answer = trace(client, script, OTHER_BACKEND, name)
+    assert {(kind, qualname) for qualname, kind, *_ in rows(answer)} == {("dynamo", "Block.forward")}
+
+
+def test_a_module_is_compiled_where_its_forward_is_named(client: WorkerClient, script: Path) -> None:
+    answer = trace(client, script, OTHER_BACKEND.replace(', backend="eager"', ""), "Block.forward")
+    assert {(kind, qualname) for qualname, kind, *_ in rows(answer)} == {("dynamo", "Block.forward")}
+
+
 def test_no_such_name(client: WorkerClient, script: Path) -> None:
     kind, message, _ = failed(trace(client, script, EXAMPLES, "mixd"))
     assert (kind, message) == ("no-target", f"{script} has no function or class `mixd`; it defines `mixed`")

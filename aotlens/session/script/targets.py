@@ -238,6 +238,8 @@ class Watch:
             if isinstance(self._definition, type) and isinstance(candidate, self._definition):
                 self._unmark_class()
                 return function
+            if isinstance(candidate, torch.nn.Module) and self._unmark_forward(type(candidate)):
+                return function
         if getattr(function, "__aotlens_original__", function) is self._definition:
             self._captured_signatures.add(0)
             return self._definition
@@ -278,6 +280,16 @@ class Watch:
                 del self._definition.__call__
             else:
                 self._definition.__call__ = self._class_call
+
+    def _unmark_forward(self, module: type) -> bool:
+        """Remove the watch from a module's `forward`, for Dynamo; return False where another is watched."""
+        for base in module.__mro__:
+            forward = base.__dict__.get("forward")
+            if getattr(forward, "__aotlens_original__", None) is self._definition and forward is not None:
+                self._captured_signatures.add(0)
+                base.forward = self._definition  # type: ignore[attr-defined]
+                return True
+        return False
 
     def _capture_call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._is_capturing:  # the capture itself calls the function
