@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
-from aotlens.capture.provenance.frames import is_user_file, user_qualname
+from aotlens.capture.provenance.frames import is_first_party_file, is_user_file, user_qualname
 from aotlens.dynamo.break_messages import EFFECTS, break_code, message_parts
 from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
 from aotlens.model.dynamo import BreakEffect
@@ -17,6 +17,7 @@ from aotlens.torch_api.dynamo_events import DynamoLoss
 
 __all__ = [
     "CAPTURED_WHOLE",
+    "EXPLICIT",
     "BreakFacts",
     "Breaks",
     "enclosing_qualname",
@@ -28,6 +29,8 @@ SEVERITY: tuple[BreakEffect, ...] = ("graph split", "error", "rest in eager", "f
 CAPTURED_WHOLE = frozenset({"GB0124", "GB0036"})
 """Breaks that do not occur under `fullgraph=True`, which captures data-dependent numbers and sizes."""
 
+EXPLICIT = "GB0025"
+"""A call of `torch._dynamo.graph_break()`: the user's, or torch's own, as in `Optimizer.step`."""
 GENERATOR = "GB0003"
 """A generator that Dynamo is asked to compile by itself."""
 
@@ -76,7 +79,9 @@ class Breaks:
     def add(self, loss: DynamoLoss) -> None:
         """Record a break; a known break is updated."""
         facts = _facts(loss)
-        if self._is_called_in_eager(loss):
+        in_eager = self._eager_caller(loss)
+        if in_eager is not None:
+            in_eager.compilations |= facts.compilations
             return
         known = self._cause_of(facts) or self._facts.setdefault((facts.span, facts.code or facts.what), facts)
         known.related = tuple(dict.fromkeys((*known.related, *facts.related)))
@@ -87,19 +92,25 @@ class Breaks:
         known.compilations |= facts.compilations
         known.lines |= facts.lines
 
-    def _is_called_in_eager(self, loss: DynamoLoss) -> bool:
-        """Return True for a generator that is called by a function which another break left in eager.
+    def _eager_caller(self, loss: DynamoLoss) -> BreakFacts | None:
+        """Return the break that left the caller of a generator in eager.
 
-        Dynamo inlines it where it compiles the caller, so it is no break of its own.
+        Dynamo inlines a generator where it compiles the caller, so it is no break of its own.
         """
-        index = user_frame(loss.frames)
-        if break_code(loss.message) != GENERATOR or index is None:
-            return False
-        caller = definition_at(loss.frames[index].filename, loss.frames[index].lineno or 0)
-        return any(
-            known.effect in ("rest in eager", "function in eager")
-            and any(definition_at(file, line) == caller for file, line in known.lines)
-            for known in self._facts.values()
+        if break_code(loss.message) != GENERATOR:
+            return None
+        frames = [frame for frame in reversed(loss.frames) if is_user_file(frame.filename)]
+        if not frames:
+            return None
+        caller = definition_at(frames[0].filename, frames[0].lineno or 0)
+        return next(
+            (
+                known
+                for known in self._facts.values()
+                if known.effect in ("rest in eager", "function in eager")
+                and any(definition_at(file, line) == caller for file, line in known.lines)
+            ),
+            None,
         )
 
     def _cause_of(self, facts: BreakFacts) -> BreakFacts | None:
@@ -132,7 +143,7 @@ def _facts(loss: DynamoLoss) -> BreakFacts:
     related: tuple[Related, ...] = ()
     is_users = is_user_file(loss.root.co_filename)
     is_untraced = loss.effect is None and not loss.is_error and not _traces(loss)
-    if index is None or (is_untraced and is_users):
+    if index is None or (is_untraced and is_first_party_file(loss.root.co_filename)):
         span = statement_span(loss.root.co_filename, loss.root.co_firstlineno)
     elif is_untraced:
         span = span_of(loss.frames[index])

@@ -3,7 +3,7 @@
 Invariant: a hint names an edit that removes the break; other codes show torch's first hint.
 """
 
-__all__ = ["hint_of"]
+__all__ = ["hint_of", "library_hint"]
 
 HINTS: dict[str, str] = {
     "GB0170": "compute both sides and choose with `torch.where`, or use `torch.cond`; for a check,"
@@ -24,17 +24,28 @@ HINTS: dict[str, str] = {
 PRINT = "remove it, or allow `torch._dynamo.config.reorderable_logging_functions.add(print)`"
 WARN = "allow `torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)`, or move it outside"
 
+SETTINGS: dict[str, str] = {
+    "GB0124": "set `torch._dynamo.config.capture_scalar_outputs = True`",
+    "GB0036": "set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`",
+}
+"""What removes a break in code that the user does not edit."""
+CALL_OF_LIBRARY = "the break is inside the library: compile the code before and after the call separately"
+LIBRARY_COMPILED = (
+    "the break is inside the library that is compiled: try a newer release of it, or compile its modules"
+    " before and after the break separately"
+)
 
-OF_LIBRARY = "the break is inside the library: compile the code before and after the call separately"
 
-
-def hint_of(code: str, text: str, torchs: str, is_in_library: bool = False) -> str:
-    """Return the hint for a break at an expression; torch's own where its code has none."""
-    if code == "GB0025" and is_in_library:
-        return OF_LIBRARY
+def hint_of(code: str, text: str, torchs: str) -> str:
+    """Return the hint for a break at an expression of the user's; torch's own where its code has none."""
     if code == "GB0059" and text.startswith("print("):
         return PRINT
     if code == "GB0007":
         is_warning = text.startswith(("warnings.warn(", "warn("))
         return WARN if is_warning else "call it outside of the compiled function and pass its value"
     return HINTS.get(code, torchs)
+
+
+def library_hint(code: str, calls_library: bool) -> str:
+    """Return the hint for a break inside a library, called by the user's compiled code or compiled itself."""
+    return SETTINGS.get(code) or (CALL_OF_LIBRARY if calls_library else LIBRARY_COMPILED)

@@ -7,11 +7,11 @@ nothing is counted twice.
 from collections.abc import Iterator, Mapping, Sequence
 
 from aotlens.capture.provenance.frames import is_user_file
-from aotlens.dynamo.breaks import CAPTURED_WHOLE, BreakFacts, enclosing_qualname
+from aotlens.dynamo.breaks import CAPTURED_WHOLE, EXPLICIT, BreakFacts, enclosing_qualname
 from aotlens.dynamo.compile_time import FIRST_RUN, OTHER, Clock
 from aotlens.dynamo.graph_edges import EdgeOperator, user_line
 from aotlens.dynamo.guard_names import user_name
-from aotlens.dynamo.hints import hint_of
+from aotlens.dynamo.hints import hint_of, library_hint
 from aotlens.dynamo.listener import CompilationFacts, FunctionFacts, Listener, MeasuredGuards
 from aotlens.dynamo.skips import skip_of
 from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
@@ -140,8 +140,8 @@ def _break(facts: BreakFacts, listener: Listener) -> Break:
         span=facts.span,
         text=facts.text,
         code=facts.code,
-        reason=facts.explanation or facts.what,
-        hint=hint_of(facts.code, facts.text, facts.hint, is_in_library=bool(facts.related)),
+        reason=_reason(facts),
+        hint=_hint(facts),
         effect=facts.effect,
         related=facts.related,
         splits=tuple(facts.splits),
@@ -152,6 +152,20 @@ def _break(facts: BreakFacts, listener: Listener) -> Break:
         fusions=tuple(_fusions(facts, listener)),
         fails_fullgraph=facts.code not in CAPTURED_WHOLE,
     )
+
+
+def _hint(facts: BreakFacts) -> str:
+    """Return what to do about a break, which may stand in a package below the user's line."""
+    is_explicit = facts.code == EXPLICIT
+    if facts.related and (is_explicit or any(is_user_file(line.span.file) for line in facts.related)):
+        return library_hint(facts.code, is_explicit or enclosing_qualname(facts) in facts.splits)
+    return hint_of(facts.code, facts.text, facts.hint)
+
+
+def _reason(facts: BreakFacts) -> str:
+    if facts.code == EXPLICIT and facts.related:
+        return "the library breaks the graph here on purpose"
+    return facts.explanation or facts.what
 
 
 def _crossing(facts: BreakFacts, listener: Listener) -> Mapping[int, int]:

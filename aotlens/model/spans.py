@@ -85,7 +85,7 @@ def file_key(file: str) -> str:
 
 
 def is_users_own(file: str) -> bool:
-    """Return True if the file is the user's own, not one of an installed package."""
+    """Return True if the file is the user's own, neither an installed package's nor Python's."""
     return _packaged(file) is None
 
 
@@ -119,11 +119,20 @@ def file_name(file: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _packaged(file: str) -> tuple[str, ...] | None:
-    """Return the parts of the path below the folder of installed packages; None for a file of the user's
-    own."""
+    """Return the parts of the path below the folder of installed packages, or of Python's own modules; None
+    for a file of the user's own."""
     parts = PurePath(file).parts
-    last = next((index for index in reversed(range(len(parts))) if parts[index] in _PACKAGES), None)
-    return None if last is None else parts[last + 1 :]
+    indices = range(len(parts) - 1, 0, -1)
+    packages = next((index for index in indices if parts[index] in _PACKAGES), None)
+    if packages is not None:
+        return parts[packages + 1 :]
+    standard = next((index for index in indices if _is_standard(parts[index - 1], parts[index])), None)
+    return None if standard is None else parts[standard:]
+
+
+def _is_standard(folder: str, name: str) -> bool:
+    """Return True for the folder of Python's own modules, `lib/python3.11`."""
+    return folder == "lib" and name.startswith("python3.")
 
 
 def relative_path(file: str) -> str:
