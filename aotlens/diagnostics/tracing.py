@@ -128,9 +128,11 @@ RULES: tuple[Rule, ...] = (
         "A function that Dynamo skips",
         "warning",
         "Dynamo left the function to Python without reporting a graph break: tracing is disabled for it, a"
-        " dispatch mode is active, or its file is on Dynamo's skip list.",
+        " dispatch mode is active, or its file is on Dynamo's skip list. Torch's own layers are on it,"
+        " so that `nn.Sequential(…).compile()` compiles nothing.",
         "Everything in it runs in eager.",
-        "The message has the reason. Functions without tensors are skipped too, and are not reported.",
+        "The message has the reason. Functions without tensors are skipped too, and are not reported. For a"
+        " layer of torch's own, write `layer = torch.compile(layer)` in place of `layer.compile()`.",
         "with MyDispatchMode():\n    compiled(x)",
         "compiled(x)",
     ),
@@ -192,10 +194,9 @@ LARGE_CROSSING_BYTES = 1 << 20
 """From these bytes on a graph break is a warning: they are written and read again on each call."""
 
 
-def is_graph_break(record: NotCompiled) -> bool:
-    """Return True if the record is about a single expression, which `dynamo_findings` reports with more
-    facts."""
-    return record.cause == "graph break"
+def is_found_in_dynamo(record: NotCompiled) -> bool:
+    """Return True for a graph break or skipped layer, which `dynamo_findings` reports with more facts."""
+    return record.cause in ("graph break", "skipped")
 
 
 def dynamo_findings(dynamo: Dynamo | None) -> tuple[Diagnostic, ...]:

@@ -14,6 +14,7 @@ NotCompiledCause = Literal[
     "graph break",  # Dynamo split the function here; the expression itself runs in eager
     "rest of function",  # Dynamo could not resume: from here to the end the function runs in eager
     "whole function",  # Dynamo captured nothing of the function
+    "skipped",  # a layer of torch's own with `compile()`, which compiles nothing
     "recompile limit",  # recompiled too often: calls that need yet another graph run in eager
     "no graph",  # it ran, and held no tensor operation to capture
     "not called",  # passed to torch.compile, and never called
@@ -27,12 +28,18 @@ CODES: dict[NotCompiledCause, str] = {
     "graph break": "AL406",
     "rest of function": "AL405",
     "whole function": "AL405",
+    "skipped": "AL409",
     "recompile limit": "AL405",
     "no graph": "AL405",
     "not called": "AL405",
     "other backend": "AL405",
 }
 """The diagnostic that explains each cause."""
+
+LOST: frozenset[NotCompiledCause] = frozenset(
+    {"whole function", "rest of function", "skipped", "recompile limit"}
+)
+"""The causes for which more than one expression runs in eager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ class NotCompiled:
     @property
     def is_loss(self) -> bool:
         """Return True if code runs in eager that the script meant to compile, beyond a single expression."""
-        return self.is_graph or self.cause in ("whole function", "rest of function", "recompile limit")
+        return self.is_graph or self.cause in LOST
 
     @property
     def is_graph(self) -> bool:

@@ -69,10 +69,10 @@ class ScriptRun:
 
     def report(self) -> Report:
         from aotlens.diagnostics.correctness import with_verdict
-        from aotlens.diagnostics.tracing import dynamo_findings, from_not_compiled, is_graph_break
+        from aotlens.diagnostics.tracing import dynamo_findings, from_not_compiled, is_found_in_dynamo
 
         targets = tuple(map(with_verdict, self.targets, self.verdicts))
-        eager = (record for record in self.not_compiled if not is_graph_break(record))
+        eager = (record for record in self.not_compiled if not is_found_in_dynamo(record))
         findings = (*map(from_not_compiled, eager), *dynamo_findings(self.dynamo))
         stopped = None if self.end.failure is None else f"the script failed: {self.end.failure.message}"
         versions = (torch.__version__, platform.python_version())

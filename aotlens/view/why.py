@@ -132,6 +132,8 @@ def _of_function(function: DynamoFunction) -> Iterator[Problem]:
             yield Problem("constant", title, name, line, text, reasons, "", 0, code="AL408")
 
 
+SPLIT_GRAPHS = 2
+"""The graphs on both sides of a break that splits one function."""
 EFFECTS = {
     "graph split": "the graph is split here",
     "rest in eager": "the rest of the function runs in eager",
@@ -150,6 +152,9 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
     if entry.tensors:
         crosses = "crosses" if entry.tensors == 1 else "cross"
         cost += f"; {counted(entry.tensors, 'tensor')} ({human_bytes(entry.bytes)}) {crosses} it on each call"
+    captured = () if entry.fails_fullgraph else ("under fullgraph=True it is no error, but captured",)
+    if entry.graphs > SPLIT_GRAPHS:
+        cost += f"; {entry.graphs} graphs begin or end here"
     prevented = _fusion_words(entry.fusions)
     inside = tuple(f"{location(related.span)}: {related.message}" for related in entry.related)
     return Problem(
@@ -158,7 +163,7 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
         function.qualname,
         entry.span,
         entry.text,
-        (reason, cost, *prevented, *inside),
+        (reason, cost, *captured, *prevented, *inside),
         entry.hint,
         _seconds_behind(function, entry),
         target=entry.text,

@@ -72,6 +72,14 @@ def test_a_script_that_fails_is_reported_up_to_there(tmp_path: Path) -> None:
     assert 'raise KeyError("lost")' in ended.err
 
 
+def test_a_forecast_of_an_argument_that_nothing_has_is_an_error_alone(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(FAILING.partition("raise")[0])
+    ended = aotlens("why", "--vary", "y=3", "script.py", cwd=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    (message,) = ended.err.splitlines()
+    assert message.startswith("aotlens: error: nothing that is compiled takes `y`: ")
+
+
 def test_a_process_that_ends_itself_leaves_no_report(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(QUITTING)
     ended = aotlens("why", "script.py", cwd=tmp_path)

@@ -152,7 +152,7 @@ def test_a_layer_of_torchs_own_whose_compile_has_no_effect() -> None:
     )
     (record,) = log.records
     assert isinstance(record, NotCompiled)
-    assert (record.name, record.cause, record.span) == ("Sequential", "whole function", skipped.span)
+    assert (record.name, record.cause, record.span) == ("Sequential", "skipped", skipped.span)
 
 
 SCRIPT = """\

@@ -8,7 +8,7 @@ from aotlens.diagnostics.budgets import Budget, over_dynamo_budget
 from aotlens.diagnostics.tracing import dynamo_findings
 from aotlens.dynamo.hints import hint_of, library_hint
 from aotlens.model.codec import dumps, loads
-from aotlens.model.dynamo import Seconds
+from aotlens.model.dynamo import DynamoGuard, Seconds
 from aotlens.model.report import GraphId, Report
 from aotlens.render.html.build import html_page
 from aotlens.render.text.closing import Closing, closing_text
@@ -107,6 +107,42 @@ def test_a_compilation_that_did_not_end_has_no_time() -> None:
     assert "Net.forward (0/3)  /project/net.py:11:1" in text
     assert "x.shape[0] changes: 1 recompilation  Net.forward  1 compilation did not end" in text
     assert " 0.0 ms" not in text
+
+
+def test_everything_has_each_recompilation_with_its_call_and_the_guards_by_line() -> None:
+    (function,) = DYNAMO.functions
+    called = [
+        entry if entry.cause is None else replace(entry, cause=replace(entry.cause, call=span_at(50)))
+        for entry in function.compilations
+    ]
+    guards = (
+        DynamoGuard("self.step == 0", "self.step", span_at(12), 1, 100.0),
+        DynamoGuard("x.ndim == 2", "x", span_at(13), 2, 150.0),
+        DynamoGuard("x.dtype == float32", "x", span_at(13, 8, 9), 1, 75.0),
+    )
+    measured = replace(function, compilations=tuple(called), guards=guards, guard_nanoseconds=325.0, calls=4)
+    text = why_text(replace(REPORT, dynamo=replace(DYNAMO, functions=(measured,))), is_full=True)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "Net.forward (0/1) 750 ms self.step 0 → 1 called at /project/net.py:50:5" in lines
+    assert "Net.forward (0/3) 750 ms x.shape[0] 4 → 5 called at /project/net.py:50:5" in lines
+    assert lines[lines.index("Guards by line per call, the most expensive first") + 1 :][:2] == [
+        "0.23 µs 3 checks net.py:13 x",
+        "0.10 µs 1 check net.py:12 self.step",
+    ]
+
+
+def test_a_break_that_fullgraph_captures_says_so() -> None:
+    (function,) = DYNAMO.functions
+    first = replace(function.breaks[0], fails_fullgraph=False, graphs=5)
+    captured = replace(DYNAMO, functions=(replace(function, breaks=(first, *function.breaks[1:])),))
+    text = " ".join(why_text(replace(REPORT, dynamo=captured)).split())
+    assert "under fullgraph=True it is no error, but captured" in text
+    assert "5 graphs begin or end here" in text
+
+
+def test_a_script_that_fails_before_anything_is_compiled() -> None:
+    text = why_text(replace(REPORT, dynamo=None, incomplete="the script failed: no such file"))
+    assert text.splitlines()[-1] == "Dynamo compiled nothing until then"
 
 
 def test_the_lines_that_compile_are_listed() -> None:

@@ -98,6 +98,9 @@ def run(arguments: argparse.Namespace) -> int:
         signal = signal_of_exit_code(observed.exit_code)
         how = f"was ended by {signal}" if signal else f"exited with code {observed.exit_code}"
         raise UserError(f"{arguments.script} {how} before a report could be made")
+    if arguments.vary and observed.report.dynamo is None and observed.failure is not None:
+        show_failure(observed.failure.message, observed.failure.traceback, observed.failure.exit_code)
+        return observed.exit_code
     report, result = try_fixes(observed.report, arguments, started)
     _show(report, arguments)
     if arguments.fix:

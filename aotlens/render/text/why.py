@@ -1,14 +1,16 @@
 """The output of `aotlens why`: one screen, the tried fixes, and one line for other commands."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
 from aotlens.diagnostics.attach_fixes import fixes_of, outcome_sentence, tried_words
-from aotlens.model.dynamo import CompileSeconds, Dynamo
+from aotlens.model.dynamo import CompileSeconds, Dynamo, DynamoFunction, DynamoGuard
 from aotlens.model.report import Report
-from aotlens.model.spans import location, source_line, text_of
+from aotlens.model.source import Span
+from aotlens.model.spans import line_of, location, source_line, text_of
 from aotlens.render.text.forecast import forecast_lines
 from aotlens.render.text.layout import (
     WIDTH,
@@ -24,7 +26,7 @@ from aotlens.render.text.layout import (
 from aotlens.render.text.logs import process_lines
 from aotlens.view.names import first_names
 from aotlens.view.quantities import counted, human_seconds, human_us, percent
-from aotlens.view.recompiled_values import most_changed, value_words
+from aotlens.view.recompiled_values import duration_words, most_changed, value_words
 from aotlens.view.shorten import end_cut
 from aotlens.view.why import (
     COMPILED_AT,
@@ -105,7 +107,8 @@ def _why_lines(report: Report, page: Page) -> Iterator[Text]:
         yield from paragraph(f"Incomplete: {report.incomplete}", page.width, "", "bold yellow")
     yield from process_lines(report.log, page)
     if report.dynamo is None:
-        yield Text("Dynamo compiled nothing: the script passes nothing to torch.compile, or never calls it")
+        nothing = "Dynamo compiled nothing: the script passes nothing to torch.compile, or never calls it"
+        yield Text(nothing if report.incomplete is None else "Dynamo compiled nothing until then")
         return
     if report.dynamo.forecasts:
         yield from forecast_lines(report.dynamo, page)
@@ -146,6 +149,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
             yield from fix_lines(dynamo, problem, page.width)
     yield from fixable_line(dynamo)
     yield from rejected_fix_lines(dynamo, page)
+    yield from _recompilation_lines(dynamo, page)
     yield from _compiled_at_lines(dynamo, page)
     yield from _constant_lines(dynamo, page)
     yield from _process_lines(dynamo, page)
@@ -238,6 +242,42 @@ def _guard_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
         dearest = ", ".join(guard.name for guard in function.guards[:MOST_LINES])
         rows.append(Row((function.qualname, cost, counted(count, "check"), calls, dearest)))
     yield from table(rows[: page.most(len(rows), MOST_LINES)], page.width, frozenset({1}))
+    if page.is_full:
+        yield heading("Guards by line", "per call, the most expensive first")
+        yield from table(list(_guard_rows(measured)), page.width, frozenset({0}))
+
+
+def _guard_rows(functions: Sequence[DynamoFunction]) -> Iterator[Row]:
+    """Yield the guards of each line, with their share of the measured time."""
+    lines: dict[Span | None, list[DynamoGuard]] = {}
+    for function in functions:
+        for guard in function.guards:
+            lines.setdefault(guard.span and replace(guard.span, col=0, end_col=0), []).append(guard)
+    costs = {span: sum(guard.nanoseconds or 0.0 for guard in guards) for span, guards in lines.items()}
+    for span in sorted(lines, key=lambda span: -costs[span]):
+        guards = lines[span]
+        count = counted(sum(guard.count for guard in guards), "check")
+        where = "no line of yours" if span is None else line_of(span)
+        names = first_names(list(dict.fromkeys(guard.name for guard in guards)), MOST_LINES)
+        yield Row((human_us(costs[span] / 1000), count, where, names), ("", "", "dim", ""))
+
+
+def _recompilation_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
+    """Yield, with `--full`, every recompilation with the call that failed the guard."""
+    rows = []
+    for function in dynamo.functions:
+        for compilation in function.recompilations:
+            cause = compilation.cause
+            if cause is None:
+                continue
+            change = f"{cause.name} {cause.old} → {cause.new}" if cause.new else cause.guard
+            took = duration_words(compilation.seconds.total, int(not compilation.has_ended))
+            call = "" if cause.call is None else f"called at {location(cause.call)}"
+            cells = (compilation_name(function, compilation), took, change, call)
+            rows.append(Row(cells, ("", "bold", "", "dim")))
+    if rows and page.is_full:
+        yield heading("Recompilations", "each with the change that caused it, and the call")
+        yield from table(rows, page.width, frozenset({1}))
 
 
 def _time_lines(seconds: CompileSeconds, page: Page) -> Iterator[Text]:

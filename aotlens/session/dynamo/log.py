@@ -57,6 +57,7 @@ class DynamoLog:
         order: Sequence[NotCompiledCause] = (
             "whole function",
             "rest of function",
+            "skipped",
             "recompile limit",
             "graph break",
         )
@@ -73,8 +74,7 @@ class DynamoLog:
             for name, reason, span in facts.skipped:
                 if reason == LAYER_OF_TORCH and words is not None:
                     why = f"{words.reason}; {words.hint}"
-                    code = CODES["whole function"]
-                    yield NotCompiled(name, name, "whole function", why, code, span)
+                    yield NotCompiled(name, name, "skipped", why, CODES["skipped"], span)
 
 
 def _of_break(facts: BreakFacts) -> NotCompiled | None:

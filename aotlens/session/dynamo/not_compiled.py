@@ -33,6 +33,7 @@ ORDER: tuple[NotCompiledCause, ...] = (
     "backend",
     "whole function",
     "rest of function",
+    "skipped",
     "recompile limit",
     "not called",
     "no graph",
@@ -45,7 +46,7 @@ ORDER: tuple[NotCompiledCause, ...] = (
 def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...]:
     """Return every record once, the most important first."""
     records = [*collector.eager_graphs, *collector.eager_calls, *log.records]
-    named = {record.name for record in log.records if record.cause == "whole function"}
+    named = {record.name for record in log.records if record.cause in ("whole function", "skipped")}
     records += [record for record in _skipped_whole(collector) if record.name not in named]
     named |= {record.name for record in records}
     records += [record for record in _without_graph(collector, log) if record.name not in named]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from aotlens.diagnostics.tracing import dynamo_findings, from_not_compiled, is_graph_break
+from aotlens.diagnostics.tracing import dynamo_findings, from_not_compiled, is_found_in_dynamo
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.report import Report
 from aotlens.session.dynamo.log import DynamoLog
@@ -50,7 +50,7 @@ def _observed(job: WhyJob) -> tuple[ScriptEnd, Report]:
     if started.records:
         dynamo = replace(dynamo or Dynamo(), processes=started.records)
     findings = (
-        *(from_not_compiled(record) for record in records if not is_graph_break(record)),
+        *(from_not_compiled(record) for record in records if not is_found_in_dynamo(record)),
         *dynamo_findings(dynamo),
     )
     versions = (torch.__version__, platform.python_version())
