@@ -12,6 +12,7 @@ from aotlens.capture.provenance.frames import is_first_party_file, is_user_file,
 from aotlens.dynamo.break_messages import EFFECTS, break_code, message_parts
 from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
 from aotlens.model.dynamo import BreakEffect
+from aotlens.model.report import AFTER
 from aotlens.model.source import Related, Span
 from aotlens.torch_api.dynamo_events import DynamoLoss
 
@@ -59,8 +60,8 @@ class BreakFacts:
     message: str = ""
     splits: dict[str, None] = field(default_factory=dict)
     compilations: dict[str, None] = field(default_factory=dict)
-    lines: set[tuple[str, int]] = field(default_factory=set)
-    """Where the functions that it splits resume: file and line of the expression in each root."""
+    lines: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Where the functions that it splits resume: by file and line, the expression in each root."""
 
 
 class Breaks:
@@ -72,9 +73,10 @@ class Breaks:
     def __iter__(self) -> Iterator[BreakFacts]:
         return iter(self._facts.values())
 
-    def at_line(self, file: str, line: int) -> BreakFacts | None:
-        """Return the break after which a resume function continues."""
-        return next((facts for facts in self._facts.values() if (file, line) in facts.lines), None)
+    def text_at(self, file: str, line: int) -> str:
+        """Return the expression after which a resume function continues, in a library or the user's code."""
+        texts = (facts.lines[file, line] for facts in self._facts.values() if (file, line) in facts.lines)
+        return next(texts, "")
 
     def add(self, loss: DynamoLoss) -> None:
         """Record a break; a known break is updated."""
@@ -153,7 +155,8 @@ def _facts(loss: DynamoLoss) -> BreakFacts:
         span = span_of(loss.frames[index])
         below = loss.frames[-1]
         if below is not loss.frames[index]:
-            related = (Related(span_of(below), f"Dynamo stops here, in `{below.name}`"),)
+            name = user_qualname(below.name, below.filename).partition(AFTER)[0]
+            related = (Related(span_of(below), f"Dynamo stops here, in `{name}`"),)
     return BreakFacts(
         span,
         expression_text(span),
@@ -192,11 +195,11 @@ def _effect(loss: DynamoLoss) -> BreakEffect:
     return next((effect for words, effect in EFFECTS if loss.effect.startswith(words)), "graph split")
 
 
-def _lines(loss: DynamoLoss) -> set[tuple[str, int]]:
-    """Return the line at which the root function is split."""
+def _lines(loss: DynamoLoss) -> dict[tuple[str, int], str]:
+    """Return the line at which the root function is split, and the expression there."""
     roots = [frame for frame in loss.frames if frame.filename == loss.root.co_filename and frame.lineno]
     inside = [frame for frame in roots if _is_in(frame.lineno, loss.root)]
-    return {(frame.filename, frame.lineno or 0) for frame in inside[-1:]}
+    return {(frame.filename, frame.lineno or 0): expression_text(span_of(frame)) for frame in inside[-1:]}
 
 
 def enclosing_qualname(facts: BreakFacts) -> str | None:

@@ -22,7 +22,8 @@ HINTS: dict[str, str] = {
     "GB0003": "compile the function that consumes the generator",
 }
 PRINT = "remove it, or allow `torch._dynamo.config.reorderable_logging_functions.add(print)`"
-WARN = "allow `torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)`, or move it outside"
+ALLOW_WARN = "allow `torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)`"
+WARN = f"{ALLOW_WARN}, or move it outside"
 
 SETTINGS: dict[str, str] = {
     "GB0124": "set `torch._dynamo.config.capture_scalar_outputs = True`",
@@ -46,6 +47,8 @@ def hint_of(code: str, text: str, torchs: str) -> str:
     return HINTS.get(code, torchs)
 
 
-def library_hint(code: str, calls_library: bool) -> str:
+def library_hint(code: str, reason: str, calls_library: bool) -> str:
     """Return the hint for a break inside a library, called by the user's compiled code or compiled itself."""
+    if code == "GB0007" and "warnings.warn`" in reason:
+        return ALLOW_WARN
     return SETTINGS.get(code) or (CALL_OF_LIBRARY if calls_library else LIBRARY_COMPILED)

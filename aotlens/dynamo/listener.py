@@ -285,8 +285,7 @@ class Listener:
         _, part = self._qualname(code)
         if not part:
             return ""
-        facts = self.breaks.at_line(code.co_filename, int(part.rpartition(" ")[2]))
-        return "" if facts is None else facts.text
+        return self.breaks.text_at(code.co_filename, int(part.rpartition(" ")[2]))
 
     def _guard_frames(self, owner: FunctionFacts, part: str, source: str, reason: str) -> Frames:
         """Return where a guard on a tensor or on sizes was created, if the guard does not say so itself."""

@@ -6,7 +6,7 @@ nothing is counted twice.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aotlens.capture.provenance.frames import is_user_file
+from aotlens.capture.provenance.frames import is_first_party_file, is_user_file
 from aotlens.dynamo.breaks import CAPTURED_WHOLE, EXPLICIT, BreakFacts, enclosing_qualname
 from aotlens.dynamo.compile_time import FIRST_RUN, OTHER, Clock
 from aotlens.dynamo.graph_edges import EdgeOperator, user_line
@@ -39,6 +39,9 @@ __all__ = ["dynamo_record"]
 
 MOST_LINES = 100
 """The most user lines with Dynamo's time, the costliest first."""
+
+VAGUE = ("Dynamo does not support this", "This is", "Currently", "`torch.compile` currently can't trace this")
+"""The beginnings of explanations of torch's that do not name what they explain."""
 
 DYNAMO_PHASES = ("Dynamo", "guards")
 
@@ -156,15 +159,18 @@ def _break(facts: BreakFacts, listener: Listener) -> Break:
 
 def _hint(facts: BreakFacts) -> str:
     """Return what to do about a break, which may stand in a package below the user's line."""
-    is_explicit = facts.code == EXPLICIT
-    if facts.related and (is_explicit or any(is_user_file(line.span.file) for line in facts.related)):
-        return library_hint(facts.code, is_explicit or enclosing_qualname(facts) in facts.splits)
+    is_in_package = facts.code == EXPLICIT or any(is_user_file(line.span.file) for line in facts.related)
+    is_called = enclosing_qualname(facts) in facts.splits
+    if facts.related and (is_in_package or not is_called):
+        return library_hint(facts.code, facts.explanation, is_called or facts.code == EXPLICIT)
     return hint_of(facts.code, facts.text, facts.hint)
 
 
 def _reason(facts: BreakFacts) -> str:
     if facts.code == EXPLICIT and facts.related:
         return "the library breaks the graph here on purpose"
+    if facts.explanation.startswith(VAGUE):
+        return f"{facts.what}: {facts.explanation}"
     return facts.explanation or facts.what
 
 
@@ -230,7 +236,7 @@ def _specialisations(facts: FunctionFacts, changed: set[str]) -> Iterator[Specia
             )
             yield Specialisation(name, str(constant.value), "", "0/1", reason, span, text)
         else:
-            is_own = is_user_file(constant.frames[-1].filename) if constant.frames else True
+            is_own = is_first_party_file(constant.frames[-1].filename) if constant.frames else True
             who = "the code here holds for" if is_own else "a library's code that is called here holds for"
             reason = f"{who} {constant.value} alone; any other value recompiles"
             kind: SpecialisationKind = "compared" if is_own else "required"

@@ -134,16 +134,19 @@ VALUE_HINTS: dict[CauseKind, str] = {
     "backend": "pass one backend object to every `torch.compile`",
 }
 COUNTER_HINT = "keep it in a tensor, as a buffer, and add in place: `{name}.add_(1)`"
+ATTRIBUTE_TYPE_HINT = "set it before the first call, and keep its type; otherwise accept both compilations"
 ATTRIBUTE_HINT = "keep it in a 0-d tensor that is changed in place: a number on an object is a constant"
 
 
 def value_hint(function: DynamoFunction, value: RecompiledValue) -> str:
     """Return what to do about a value that recompiles."""
+    if value.name.startswith("the value of"):
+        return "remove the graph break before it: the value is an argument of what follows"
     if value.kind == "number" and "." in value.name:
         words = value_words(value)
         return COUNTER_HINT.format(name=value.name) if words.endswith("increases") else ATTRIBUTE_HINT
-    if value.kind == "number" and value.name.startswith("the value of"):
-        return "remove the graph break before it: the number is an argument of what follows"
+    if value.kind == "type" and "." in value.name:
+        return ATTRIBUTE_TYPE_HINT
     hint = VALUE_HINTS.get(value.kind, "")
     if value.kind == "size" and len(function.compiled_at) == 1:
         hint += f" at {location(function.compiled_at[0])}, where it is compiled"

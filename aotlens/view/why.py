@@ -156,7 +156,7 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
     if entry.graphs > SPLIT_GRAPHS:
         cost += f"; {entry.graphs} graphs begin or end here"
     prevented = _fusion_words(entry.fusions)
-    inside = tuple(f"{location(related.span)}: {related.message}" for related in entry.related)
+    inside = _related_words(entry)
     return Problem(
         "code in eager" if in_eager else "graph break",
         "graph break",
@@ -170,6 +170,16 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
         code="AL405" if in_eager else "AL406",
         is_editable=True,
     )
+
+
+_MOST_RELATED = 3
+
+
+def _related_words(entry: Break) -> tuple[str, ...]:
+    """Return the lines of libraries at which Dynamo stops below the expression, the first ones only."""
+    shown = [f"{location(related.span)}: {related.message}" for related in entry.related[:_MOST_RELATED]]
+    hidden = len(entry.related) - len(shown)
+    return (*shown, *([f"and at {counted(hidden, 'more line')}"] if hidden else []))
 
 
 _MOST_FUSIONS = 2
