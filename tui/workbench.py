@@ -248,7 +248,7 @@ class Workbench(Screen[object]):
         self.query_one("#panes", ContentSwitcher).current = self.pane.id
         self.pane.show(self.subject)
         if focus:
-            self.pane.main().focus()
+            self.set_focus(self.pane.main())  # at once: the next key may be there already
         if key:
             self.pane.reveal(key)
         self.refresh_bindings()
@@ -325,7 +325,7 @@ class Workbench(Screen[object]):
         box.value = ""
         box.can_focus = True
         box.add_class("-open")
-        box.focus()
+        self.set_focus(box)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.value == FIND_ALL:
@@ -347,7 +347,7 @@ class Workbench(Screen[object]):
         box.remove_class("-open")
         box.can_focus = False
         if self._searched is not None:
-            self._searched.focus()
+            self.set_focus(self._searched)
 
     def action_escape(self) -> None:
         """Close the filter, else clear it, else cancel the running trace."""
@@ -360,7 +360,7 @@ class Workbench(Screen[object]):
                 searched.filter("")
             if self_open:
                 self._close_filter()
-            searched.focus()
+            self.set_focus(searched)
             return
         self.post_message(CancelWanted())
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 
 from tests.report.sample import gpu_sample, sample_report
@@ -23,6 +24,20 @@ def test_the_largest_saved_value_and_its_cost_take_two_keys() -> None:
         assert sizes[0] == "8.0 KiB"
         assert lines(app, "saved-detail")[0].startswith("self.up(x)")
         await pilot.press("f")
+        assert [questions.what_if for questions in tracing.asked][-1] == ("recompute:addmm",)
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_keys_typed_at_once_go_to_the_tab_that_the_first_opens() -> None:
+    tracing = FakeTracing()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.answer(sample_report())
+        await settle(pilot)
+        for key in "5f":
+            app.post_message(Key(key, key))  # not `press`, which waits in between
+        await settle(pilot)
         assert [questions.what_if for questions in tracing.asked][-1] == ("recompute:addmm",)
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))
