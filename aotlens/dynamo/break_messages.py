@@ -55,4 +55,4 @@ _ADDRESS = re.compile(
 
 def _joined(text: str) -> str:
     text = _ADDRESS.sub(lambda match: match["name"], " ".join(text.split()))
-    return text.rstrip(".")
+    return text.rstrip(".").removesuffix(" (reason: None)")

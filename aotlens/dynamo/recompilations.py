@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from aotlens.dynamo.guard_names import evaluate_access, user_name, value_accesses, value_text
+from aotlens.dynamo.user_names import state_names
 from aotlens.model.dynamo import CauseKind
 from aotlens.torch_api.dynamo_events import DynamoRecompile, GuardMiss
 
@@ -181,29 +182,16 @@ _TENSOR_FORMS: tuple[tuple[str, Callable[[str, re.Match[str]], FailedGuard]], ..
     (r"device", _of_device),
 )
 
-_STATES = {
-    "grad_mode": "grad mode",
-    "autocast_state": "autocast",
-    "deterministic_algorithms": "deterministic algorithms",
-    "deterministic_algorithms_warn_only": "deterministic algorithms",
-    "torch_function": "the torch function mode",
-    "torch_function_all_disabled": "the torch function mode",
-    "allow_tf32": "TF32",
-    "num_threads": "the number of threads",
-    "default_dtype": "the default dtype",
-}
-
 
 def _of_state(part: str) -> FailedGuard | None:
     """Parse a check of global state."""
     match = re.match(r"GLOBAL_STATE changed: (?P<names>.*)", part)
     if match:
-        names = list(dict.fromkeys(_STATES.get(name, name) for name in match["names"].split()))
-        name = ", ".join(names)
+        name = state_names(match["names"])
         if name == "grad mode":
             sides = ("disabled", "enabled") if torch.is_grad_enabled() else ("enabled", "disabled")
             return FailedGuard("mode", f"grad mode is {sides[0]}", name, *sides)
-        return FailedGuard("mode", f"{name} is as before", name)
+        return FailedGuard("mode", f"{name} {'are' if ' and ' in name else 'is'} as before", name)
     if "torch_function_mode_stack" in part:
         return FailedGuard("mode", "the torch function modes are as before", "the torch function mode")
     if part.startswith("Cache line invalidated"):

@@ -6,7 +6,7 @@ Invariant: no `L[...]` and no dict of Dynamo's remains.
 import re
 from typing import Any
 
-__all__ = ["user_name"]
+__all__ = ["state_names", "user_name"]
 
 _REWRITES: tuple[tuple[re.Pattern[str], Any], ...] = tuple(
     (re.compile(pattern), text)
@@ -47,3 +47,22 @@ def user_name(source: str, broken: str = "") -> str:
         short = broken if len(broken) <= LONGEST_EXPRESSION else f"{broken[:LONGEST_EXPRESSION]}…"
         return _STACK.sub(lambda _: f"the value of `{short}`", source)
     return _STACK.sub("a value at the graph break", _STACK_PART.sub("(a value at the graph break)", source))
+
+
+_STATES = {
+    "grad_mode": "grad mode",
+    "deterministic_algorithms": "deterministic algorithms",
+    "deterministic_algorithms_warn_only": "deterministic algorithms",
+    "torch_function": "the torch function mode",
+    "torch_function_all_disabled": "the torch function mode",
+    "allow_tf32": "TF32",
+    "num_threads": "the number of threads",
+    "default_dtype": "the default dtype",
+}
+"""What users call the parts of torch's global state that guards check."""
+
+
+def state_names(names: str) -> str:
+    """Return `grad mode and autocast` for torch's `grad_mode autocast(cpu)_enabled`."""
+    known = ("autocast" if name.startswith("autocast") else _STATES.get(name, name) for name in names.split())
+    return " and ".join(dict.fromkeys(known))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from aotlens.dynamo.break_messages import EFFECTS, break_code, message_parts
-from aotlens.dynamo.user_names import user_name
+from aotlens.dynamo.user_names import state_names, user_name
 from aotlens.model.dynamo import (
     Break,
     BreakEffect,
@@ -157,7 +157,8 @@ def _classified(guard: str, span: Span | None, call: Span | None, against: str) 
             name = f"{name}.shape[{match[3]}]" if match[2] == "size" else f"{name}.stride({match[3]})"
         return Cause(shown, kinds[match[2]], name, _value(match[4]), _value(match[5]), span, call, against)
     if "GLOBAL_STATE" in guard:
-        return Cause(shown, "mode", shown.partition(": ")[2].strip() or "mode", "", "", span, call, against)
+        name = state_names(shown.partition(": ")[2]) or "mode"
+        return Cause(shown, "mode", name, "", "", span, call, against)
     if ".size()[" in guard or ".shape[" in shown:
         return Cause(shown, "size", _first_size(shown), "", "", span, call, against)
     if match := _EQUAL.match(shown):

@@ -3,6 +3,7 @@
 Invariant: every recompilation of a function belongs to exactly one value.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,9 +52,14 @@ class RecompiledValue:
 
     @property
     def is_normal(self) -> bool:
-        """Return True if Dynamo has merely learnt that a size or number varies, or has met `no_grad`."""
-        is_expected = self.kind in ("size", "number") or self.name == GRAD_MODE
+        """Return True if Dynamo has merely learnt that a size or number varies, or has met another mode."""
+        is_expected = self.kind in ("size", "number") or self.name == GRAD_MODE or self.is_training
         return is_expected and len(self.compilations) == 1
+
+    @property
+    def is_training(self) -> bool:
+        """Return True for the mode of a module, `train()` or `eval()`."""
+        return self.name.endswith(".training")
 
 
 def recompiled_values(function: DynamoFunction) -> tuple[RecompiledValue, ...]:
@@ -100,14 +106,26 @@ def _number(text: str) -> float | None:
 
 
 _MOST_VALUES = 5
+_MOST_FORMS = 3
+
+
+_NUMBER = re.compile(r"-?\b\d[\w.]*")
 
 
 def failed_guard_words(value: RecompiledValue) -> str:
-    """`self.step == 0 failed with 1, then 2, 3, …`"""
-    first = value.causes[0]
-    news = list(dict.fromkeys(cause.new for cause in value.causes if cause.new))
+    """`the guard x.shape[0] == 2 failed with 3, 4, …, then 2 <= x.shape[0] failed with 1`."""
+    forms: dict[str, list[Cause]] = {}
+    for cause in value.causes:
+        forms.setdefault(_NUMBER.sub("#", cause.guard), []).append(cause)
+    shown = [_failed_with(causes) for causes in forms.values()][:_MOST_FORMS]
+    return f"the guard {', then '.join(shown)}"
+
+
+def _failed_with(causes: Sequence[Cause]) -> str:
+    """Return the first of the guards that differ in their numbers only, and the values that failed them."""
+    news = list(dict.fromkeys(cause.new for cause in causes if cause.new))
     shown = ", ".join(news[:_MOST_VALUES]) + (", …" if len(news) > _MOST_VALUES else "")
-    return f"the guard `{first.guard}` failed" + (f" with {shown}" if shown else "")
+    return f"`{causes[0].guard}` failed" + (f" with {shown}" if shown else "")
 
 
 EDITED_KINDS: frozenset[CauseKind] = frozenset({"number", "size", "type", "length"})

@@ -4,7 +4,7 @@ Invariant: every graph break and every recompilation of the report is in exactly
 
 | problem | seconds | what it stands for |
 |---|---|---|
-| code in eager | of what was thrown away | a break that Dynamo cannot resume from, the recompile limit |
+| code in eager | of what was thrown away | a break that Dynamo cannot resume from, or an error; the limit |
 | graph break | of what is compiled behind it | one expression |
 | recompilations | of all of them | one value that changed, however often |
 | constant | | a size that was a symbol until the code asked for its value |
@@ -138,12 +138,12 @@ EFFECTS = {
     "graph split": "the graph is split here",
     "rest in eager": "the rest of the function runs in eager",
     "function in eager": "the whole function runs in eager",
-    "error": "an error under fullgraph=True",
+    "error": "the call raises an error, because of fullgraph=True",
 }
 
 
 def _of_break(function: DynamoFunction, entry: Break) -> Problem:
-    in_eager = entry.effect in ("rest in eager", "function in eager")
+    in_eager = entry.effect != "graph split"
     reason = f"{entry.reason} [{entry.code}]" if entry.code else entry.reason
     cost = EFFECTS[entry.effect]
     others = [name for name in entry.splits if name != function.qualname]
@@ -223,6 +223,8 @@ def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) 
         facts.insert(0, limit_words(function))
     elif value.is_normal and value.name == GRAD_MODE:
         facts.append("with and without gradients, a function has a compilation each")
+    elif value.is_normal and value.is_training:
+        facts.append("a module has a compilation for training and one for evaluation")
     elif value.is_normal:
         facts.append("Dynamo made it a symbol, so that further values share one compilation")
     hint = "" if value.is_normal and not is_limit else value_hint(function, value)

@@ -8,7 +8,7 @@ from aotlens.diagnostics.budgets import Budget, over_dynamo_budget
 from aotlens.diagnostics.tracing import dynamo_findings
 from aotlens.dynamo.hints import hint_of, library_hint
 from aotlens.model.codec import dumps, loads
-from aotlens.model.dynamo import DynamoGuard, Seconds
+from aotlens.model.dynamo import Cause, Dynamo, DynamoGuard, Seconds
 from aotlens.model.report import GraphId, Report
 from aotlens.render.html.build import html_page
 from aotlens.render.text.closing import Closing, closing_text
@@ -68,6 +68,37 @@ def test_every_break_and_recompilation_is_in_one_problem() -> None:
         "recompilations",
     ]
     assert sum(problem.seconds for problem in found) == pytest.approx(4 * 0.75)
+
+
+def test_guards_of_another_form_are_named_too() -> None:
+    """The first guard alone would be a wrong fact about the others."""
+    (function,) = DYNAMO.functions
+    other = Cause("2 <= x.shape[0] <= 6", "size", "x.shape[0]", "<= 6", "7", span_at(13), None, "0/3")
+    again = Cause("x.shape[0] == 4", "size", "x.shape[0]", "4", "6", span_at(13), None, "0/0")
+    more = [
+        replace(function.compilations[3], id=f"0/{n}", cause=cause) for n, cause in ((4, again), (5, other))
+    ]
+    changed = replace(DYNAMO, functions=(replace(function, compilations=(*function.compilations, *more)),))
+    facts = [fact for problem in problems(changed) for fact in problem.facts]
+    assert "the guard `x.shape[0] == 4` failed with 5, 6, then `2 <= x.shape[0] <= 6` failed with 7" in facts
+
+
+def test_the_modes_of_a_module_and_of_autograd_are_normal() -> None:
+    (function,) = DYNAMO.functions
+    mode = Cause("self.training == True", "value", "self.training", "True", "False", None, span_at(50), "0/0")
+    entries = (function.compilations[0], replace(function.compilations[1], cause=mode))
+    (problem,) = problems(
+        Dynamo((replace(function, compilations=entries, breaks=(), specialisations=(), skipped=()),))
+    )
+    assert problem.is_normal
+    assert problem.facts[1] == "a module has a compilation for training and one for evaluation"
+
+
+def test_an_error_under_fullgraph_comes_first() -> None:
+    (function,) = DYNAMO.functions
+    raised = replace(function.breaks[0], effect="error")
+    first, *_ = problems(Dynamo((replace(function, breaks=(raised,), skipped=()),)))
+    assert first.facts[1].startswith("the call raises an error, because of fullgraph=True")
 
 
 def test_the_limit_comes_first() -> None:
