@@ -32,20 +32,19 @@ if TYPE_CHECKING:
         ts_compile,
     )
     from aotlens.frontends.export_signature import BackwardSignature, GraphSignature
-    from aotlens.frontends.functorch import (
-        aot_autograd,
-        aot_function,
-        aot_module,
-        aot_module_simplified,
-        compiled_function,
-        compiled_module,
-    )
+    from aotlens.frontends.functorch import aot_function, compiled_function
     from aotlens.frontends.functorch_export import (
         JointWithDescriptors,
         aot_compile_joint_with_descriptors,
         aot_export_joint_simple,
         aot_export_joint_with_descriptors,
         aot_export_module,
+    )
+    from aotlens.frontends.functorch_module import (
+        aot_autograd,
+        aot_module,
+        aot_module_simplified,
+        compiled_module,
     )
     from aotlens.model.report import Report
     from aotlens.options import CompileOptions
@@ -61,17 +60,17 @@ _HOMES = {
     "JointWithDescriptors": "aotlens.frontends.functorch_export",
     "Report": "aotlens.model.report",
     "UnsupportedError": "aotlens.errors",
-    "aot_autograd": "aotlens.frontends.functorch",
+    "aot_autograd": "aotlens.frontends.functorch_module",
     "aot_compile_joint_with_descriptors": "aotlens.frontends.functorch_export",
     "aot_export_joint_simple": "aotlens.frontends.functorch_export",
     "aot_export_joint_with_descriptors": "aotlens.frontends.functorch_export",
     "aot_export_module": "aotlens.frontends.functorch_export",
     "aot_function": "aotlens.frontends.functorch",
-    "aot_module": "aotlens.frontends.functorch",
-    "aot_module_simplified": "aotlens.frontends.functorch",
+    "aot_module": "aotlens.frontends.functorch_module",
+    "aot_module_simplified": "aotlens.frontends.functorch_module",
     "compile": "aotlens.frontends.compile",
     "compiled_function": "aotlens.frontends.functorch",
-    "compiled_module": "aotlens.frontends.functorch",
+    "compiled_module": "aotlens.frontends.functorch_module",
     "config": "aotlens.frontends.compilers",
     "default_decompositions": "aotlens.frontends.compilers",
     "default_partition": "aotlens.partition.graph_modules",

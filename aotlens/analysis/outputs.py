@@ -42,7 +42,7 @@ from aotlens.analysis.records import (
     OutputBase,
     OutputType,
 )
-from aotlens.analysis.storage_swaps import StorageSwaps
+from aotlens.analysis.storage_swaps import StorageSwaps, nearest_input, storage_swap_base
 from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.builder import Builder
 from aotlens.capture.graph import PLAIN
@@ -92,7 +92,7 @@ def analyse_outputs(
             alias_infos.append(_alias_inside_wrapper(captured, builder, index, inside))
         elif (base := detached_outputs.base_of(value)) is not None:
             alias_infos.append(detached_outputs.result(index, base, same))
-        elif (owner := _storage_swap_base(captured, storage_swaps, value)) is not None:
+        elif (owner := storage_swap_base(captured, storage_swaps, value)) is not None:
             alias_infos.append(_view_after_storage_swap(captured, builder, index, owner, same))
         elif storage.inputs:
             alias_infos.append(_alias_of_input(captured, builder, index, storage_swaps, same))
@@ -208,7 +208,7 @@ def _alias_of_input(
 ) -> OutputAliasInfo:
     recorded, value = captured.recorded, captured.outputs[index]
     storage = recorded.tracked(value).storage
-    input_index = _nearest_input(captured, value, storage)
+    input_index = nearest_input(captured, value, storage)
     captured_input = captured.inputs[input_index]
     check_output_grad_fn(captured, captured_input, value)
     if value.requires_grad and grad_fn_of(value) is None:
@@ -268,16 +268,6 @@ def _view_of_input(
     )
 
 
-def _storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: Any) -> int | None:
-    """Return the input whose swapped storage and autograd base the output shares; None if there is none."""
-    storage = captured.recorded.tracked(value).storage
-    for input_index in storage_swaps.by_input if value._base is not None else ():
-        argument = captured.inputs[input_index].argument
-        if view_base(value) is view_base(argument) and captured.recorded.tracked(argument).storage is storage:
-            return input_index
-    return None
-
-
 def _view_after_storage_swap(
     captured: Captured, builder: Builder, index: int, input_index: int, same: int | None
 ) -> OutputAliasInfo:
@@ -290,28 +280,6 @@ def _view_after_storage_swap(
     return replace(
         _view_of_input(captured, index, input_index, chain), same_object_as=same, is_alias_leaf=leaf
     )
-
-
-def _nearest_input(captured: Captured, value: Any, storage: StorageState) -> int:
-    """Return the input on a storage from which the fewest views lead to the output."""
-    on_it = [
-        input_index
-        for input_index, captured_input in enumerate(captured.inputs)
-        if captured_input.storage is storage
-    ]
-    if len(on_it) == 1:
-        return on_it[0]
-
-    end = captured.recorded.tracked(value).chain
-
-    def distance(input_index: int) -> tuple[bool, bool, bool, int]:
-        captured_input = captured.inputs[input_index]
-        start = captured_input.initial_chain
-        is_related = view_base(captured_input.argument) is view_base(value)
-        gains_grad = captured_input.argument.requires_grad and not value.requires_grad
-        return not is_related, end[: len(start)] != start, gains_grad, len(end) - len(start)
-
-    return min(on_it, key=distance)
 
 
 def _intermediate(

@@ -120,3 +120,35 @@ class StorageSwaps:
         outputs = self._captured.outputs_in(storage)
         views = (value for value in outputs if view_base(value) is view_base(storage.base_tensor))
         return storage.base_tensor if any(value.requires_grad for value in views) else None
+
+
+def storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: Any) -> int | None:
+    """Return the input whose swapped storage and autograd base the output shares; None if there is none."""
+    storage = captured.recorded.tracked(value).storage
+    for input_index in storage_swaps.by_input if value._base is not None else ():
+        argument = captured.inputs[input_index].argument
+        if view_base(value) is view_base(argument) and captured.recorded.tracked(argument).storage is storage:
+            return input_index
+    return None
+
+
+def nearest_input(captured: Captured, value: Any, storage: StorageState) -> int:
+    """Return the input on a storage from which the fewest views lead to the output."""
+    on_it = [
+        input_index
+        for input_index, captured_input in enumerate(captured.inputs)
+        if captured_input.storage is storage
+    ]
+    if len(on_it) == 1:
+        return on_it[0]
+
+    end = captured.recorded.tracked(value).chain
+
+    def distance(input_index: int) -> tuple[bool, bool, bool, int]:
+        captured_input = captured.inputs[input_index]
+        start = captured_input.initial_chain
+        is_related = view_base(captured_input.argument) is view_base(value)
+        gains_grad = captured_input.argument.requires_grad and not value.requires_grad
+        return not is_related, end[: len(start)] != start, gains_grad, len(end) - len(start)
+
+    return min(on_it, key=distance)

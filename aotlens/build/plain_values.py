@@ -13,6 +13,7 @@ from aotlens.ir.bytecode import instructions_of, span_of_instruction
 from aotlens.ir.slots import UserInput
 from aotlens.model import report as rows
 from aotlens.model.spans import text_of
+from aotlens.model.target_records import BUILT_IN
 
 PLAIN = (bool, int, float, complex, str, type(None))
 
@@ -50,7 +51,7 @@ def value_guards(captured: Captured) -> Iterator[rows.Guard]:
     for kind, span in sorted(_reads(around.codes, values, own).items(), key=lambda item: _order(item[1])):
         text = text_of(span)
         if text:
-            yield rows.Guard(_condition(text, values[kind]), rows.BUILT_IN, span, (rows.Site(span, text),))
+            yield rows.Guard(_condition(text, values[kind]), BUILT_IN, span, (rows.Site(span, text),))
 
 
 def _is_unread(binding: Binding) -> bool:

@@ -9,7 +9,8 @@ from aotlens.build.programs import StageProgram, stage_programs
 from aotlens.ir.layers import Layers
 from aotlens.ir.program import Node, getitem, nodes_in
 from aotlens.ir.tensor_text import describe_tensor
-from aotlens.model.report import OF_GRADIENT, Stage, StageNode, Tensor
+from aotlens.model.report import Stage, StageNode, Tensor
+from aotlens.model.target_records import OF_GRADIENT
 from aotlens.partition.records import Partitioned
 from aotlens.partition.saved_values import side_notes
 from aotlens.runtime.graph_text import NO_NOTES, write_program

@@ -12,7 +12,8 @@ from torch import fx
 from torch.fx.passes.graph_drawer import FxGraphDrawer
 
 from aotlens.errors import UserError
-from aotlens.frontends.functorch import aot_function, aot_module
+from aotlens.frontends.functorch import aot_function
+from aotlens.frontends.functorch_module import aot_module
 from aotlens.partition.graph_modules import min_cut_rematerialization_partition
 from aotlens.torch_api.aot import functorch_names, graph_image_format, optimised_torchscript, strip_overloads
 from aotlens.torch_api.fake import FakeTensor

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.offline.context import Replacement, cuda_queries
 from aotlens.codegen.gpu.offline.emulated_devices import NullContext, interface_for
-from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.gpu_emulation.streams import Event, Generator, Stream
 from aotlens.gpu_emulation.tensor_devices import GPU, checked_device, mark_device
 from aotlens.torch_api.fake import FakeTensor

@@ -5,110 +5,42 @@ derivative.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf, ViewAndMutationMeta
-from aotlens.capture.autograd.custom_functions import CurrentInputs
-from aotlens.capture.error_translation import translated_errors
-from aotlens.capture.free_variables.side_effects import check_backward_side_effects
 from aotlens.capture.recorded import Snapshot
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.rng.philox import FunctionalRandom, check_other_random_ops
-from aotlens.capture.run import call_boundary, recording
-from aotlens.capture.storage import Storage
-from aotlens.capture.subclasses import is_wrapper, value_of
-from aotlens.ir.names import node_name
-from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.capture.run import recording
+from aotlens.capture.subclasses import value_of
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable, with_replaced_values
 from aotlens.ir.slots import (
     DataSize,
     Gradient,
-    GraphOutput,
     IntermediateBase,
     LeafGradient,
     MutatedInput,
     OuterObject,
-    Tangent,
     UserOutput,
     inner_slot,
 )
-from aotlens.ir.subclasses import Value, Wrapped, leaves_of
+from aotlens.ir.subclasses import Wrapped, leaves_of
+from aotlens.joint.backward import (
+    Backward,
+    ForwardOutput,
+    Wanted,
+    record_backward,
+    unwrapped_outputs,
+    with_writes,
+)
 from aotlens.joint.data_dependent_sizes import check_sizes, sizes_for_wrapper
-from aotlens.joint.failing_backward import run_backward
-from aotlens.joint.input_writes import InputState, input_states, write_in_backward, write_in_graph
-from aotlens.joint.leaves import gradients_of
+from aotlens.joint.input_writes import input_states, write_in_graph
 from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
 from aotlens.joint.shape_only_reads import without_shape_only_reads
-from aotlens.joint.subclass_tangents import wrapper_tangent
-from aotlens.joint.undefined_tangents import (
-    NO_DEPENDENCE,
-    BackwardEvents,
-    TangentDependence,
-    tangent_dependence,
-)
-from aotlens.torch_api.fake import allow_unbacked_symbols
-from aotlens.torch_api.modes import without_autocast
-from aotlens.torch_api.patches import CUSTOM_BACKWARD
-from aotlens.torch_api.patching import patched
-
-aten = torch.ops.aten
-
-
-@dataclass(frozen=True, slots=True)
-class TangentInput:
-    """The tangent of one output."""
-
-    inputs: tuple[ProgramInput, ...]
-    """One, or several for a subclass."""
-    tensor: Any
-    """The fake tensor that autograd runs with."""
-    wrapped: Wrapped | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Backward:
-    """A recorded backward."""
-
-    tangents: tuple[TangentInput, ...] = ()
-    gradients: tuple[tuple[Gradient | LeafGradient, Value | None], ...] = ()
-    failing: FailingBackward | None = None
-    failing_tangents: dict[int, FailingBackward] = field(default_factory=dict)
-    tangent_dependence: TangentDependence = NO_DEPENDENCE
-    current_inputs: tuple[ProgramInput, ...] = ()
-    """The inputs that the backward reads as they are when it runs."""
-    version_bumps: dict[int, int] = field(default_factory=dict)
-    """As `bumps_in_backward` of the joint program."""
-    restored: dict[int, Node] = field(default_factory=dict)
-    """By identity, nodes of inputs that the backward seemed to read anew, and what it reads instead."""
-
-    def outputs(self) -> tuple[ProgramOutput, ...]:
-        return _unwrapped_outputs(self.gradients)
-
-    def wrapped(self, replacements: dict[int, Node]) -> dict[tuple[type, int], Wrapped]:
-        """Return the gradients that are wrappers, by their slots, with these nodes for recorded ones."""
-
-        def change(_: tuple[str, ...], node: Node) -> Node:
-            return replacements.get(id(node), node)
-
-        pairs = ((slot, value) for slot, value in self.gradients if isinstance(value, Wrapped))
-        return {(type(slot), slot.index): value.map(change) for slot, value in pairs}
-
-
-@dataclass(frozen=True, slots=True)
-class ForwardOutput:
-    """A graph output and its fake tensor in autograd."""
-
-    slot: GraphOutput
-    value: Any
-    tensor: Any
-
-    @property
-    def differentiable(self) -> bool:
-        return isinstance(self.tensor, torch.Tensor) and self.tensor.requires_grad
 
 
 def build_joint(
@@ -138,7 +70,7 @@ def build_joint(
     forward_inputs = (*graph_inputs(captured), *random.inputs(False))
     inputs = (*forward_inputs, *tangents, *backward.current_inputs, *random.inputs(True))
     results = (
-        *_unwrapped_outputs((output.slot, output.value) for output in outputs),
+        *unwrapped_outputs((output.slot, output.value) for output in outputs),
         *random.outputs(False),
         *backward.outputs(),
         *random.outputs(True),
@@ -154,10 +86,7 @@ def build_joint(
         builder=builder,
         program=Program("joint", inputs, nodes, results),
         training=training,
-        differentiable=tuple(
-            training and output.differentiable for output in outputs for _ in leaves_of(output.value)
-        )
-        + (False,) * len(random.outputs(False)),
+        differentiable=(*_differentiable(outputs), *(False for _ in random.outputs(False))),
         aliases=aliases,
         wrapped_tangents=tuple(tangent.wrapped for tangent in backward.tangents),
         wrapped_gradients=backward.wrapped(replacements),
@@ -172,6 +101,11 @@ def build_joint(
         failing_tangents=_with_output_names(captured, meta, differentiable, backward),
         bumps_in_backward=backward.version_bumps,
     )
+
+
+def _differentiable(outputs: Iterable[ForwardOutput]) -> Iterator[bool]:
+    """Yield for each result of the forward whether it has a gradient; a subclass has several results."""
+    return (output.differentiable for output in outputs for _ in leaves_of(output.value))
 
 
 def _final_nodes(
@@ -242,15 +176,6 @@ def random_state(builder: Recorder) -> FunctionalRandom:
     return random.functional
 
 
-def _unwrapped_outputs(outputs: Iterable[tuple[Any, Any]]) -> tuple[ProgramOutput, ...]:
-    """Return program outputs, with a subclass replaced by its inner tensors."""
-    return tuple(
-        ProgramOutput(inner, inner_slot(slot, path))
-        for slot, value in outputs
-        for path, inner in leaves_of(value)
-    )
-
-
 def alias_values(
     captured: Captured, builder: Recorder, meta: ViewAndMutationMeta
 ) -> tuple[ProgramOutput, ...]:
@@ -265,15 +190,7 @@ def alias_values(
                 plain = None
             value = value_of(builder, tensor) if isinstance(tensor, torch.Tensor) else plain
             values.append((UserOutput(captured.output_names[output.index], output.index), value))
-    return _unwrapped_outputs(values)
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A leaf whose gradient the caller may ask for."""
-
-    slot: Gradient | LeafGradient
-    leaf: Any
+    return unwrapped_outputs(values)
 
 
 def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Wanted]:
@@ -341,99 +258,3 @@ def _restore_entry_geometry(builder: Recorder, captured_input: CapturedInput) ->
     first = captured_input.fake
     with builder.fake_mode, torch.no_grad():
         return captured_input.argument.as_strided_(first.shape, first.stride(), first.storage_offset())
-
-
-def record_backward(
-    recorder: Recorder,
-    differentiable: list[ForwardOutput],
-    wanted: list[Wanted],
-    before: list[InputState | None],
-) -> Backward:
-    """Run autograd's backward on the recording; `before` holds the states of the inputs before it."""
-    recorder.in_backward, dynamic = True, recorder.fake_mode.shape_env is not None
-    with recorder.fake_mode:
-        tangents = [_tangent(recorder, output) for output in differentiable]
-    numbers = allow_unbacked_symbols(recorder.fake_mode)  # the gradient of a loop counts its steps
-    events = BackwardEvents(recorder.hooked_edges, recorder.unmaterialised_nodes)
-    run, notified = recording(recorder, dynamic), patched(CUSTOM_BACKWARD, events.record_gradients)
-    with run, translated_errors(recorder), torch.enable_grad(), without_autocast(), numbers, notified:
-        outputs = [output.tensor for output in differentiable]
-        leaves, tangent_tensors = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
-
-        def differentiate(among: Sequence[int]) -> list[Any]:
-            recorder.current_inputs = CurrentInputs(recorder, recorder.inputs)
-            starts, start_tangents = (
-                [outputs[index] for index in among],
-                [tangent_tensors[index] for index in among],
-            )
-            return call_boundary(lambda: gradients_of(starts, leaves, start_tangents, recorder))
-
-        attempt = run_backward(
-            recorder, outputs, differentiate, lambda: input_states(recorder.inputs) == before
-        )
-        if attempt.gradients is None:
-            none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
-            failed_dependence = TangentDependence(tangent_dependence(outputs, leaves, events).tangents)
-            return Backward(tuple(tangents), none, attempt.failing, tangent_dependence=failed_dependence)
-    for index in attempt.failing_tangents:
-        tangents[index] = replace(tangents[index], inputs=(), wrapped=None)
-    restored = recorder.current_inputs.restore_unwritten()
-    with recorder.fake_mode, recorder.adding("joint", "a gradient, regenerated after a write"):
-        results = tuple(
-            (item.slot, None if gradient is None else value_of(recorder, gradient))
-            for item, gradient in zip(wanted, attempt.gradients, strict=True)
-            if gradient is not None or isinstance(item.slot, Gradient)
-        )
-    dependence = tangent_dependence(outputs, leaves, events)
-    return Backward(
-        tangents=tuple(tangents),
-        gradients=results,
-        failing=attempt.failing,
-        failing_tangents=attempt.failing_tangents,
-        tangent_dependence=dependence,
-        restored=restored,
-    )
-
-
-def with_writes(
-    captured: Captured,
-    builder: Recorder,
-    meta: ViewAndMutationMeta,
-    before: list[InputState | None],
-    backward: Backward,
-) -> Backward:
-    """Add the backward's writes to inputs; `before` holds the inputs' states before it."""
-    check_backward_side_effects(captured)
-    if backward.failing is None or backward.failing_tangents:
-        bumps = write_in_backward(builder, meta, before)
-        backward = replace(backward, version_bumps=bumps, current_inputs=builder.current_inputs.inputs())
-    builder.current_inputs = None
-    return backward
-
-
-def _tangent(recorder: Recorder, output: ForwardOutput) -> TangentInput:
-    if not is_wrapper(output.tensor):
-        graph_input, tensor = _plain_tangent(recorder, output)
-        return TangentInput((graph_input,), tensor)
-    slot: Any = output.slot
-    inputs, wrapped, tensor = wrapper_tangent(
-        output.tensor,
-        lambda path, inner: _plain_tangent(recorder, ForwardOutput(inner_slot(slot, path), None, inner)),
-    )
-    return TangentInput(inputs, tensor, wrapped)
-
-
-def _plain_tangent(recorder: Recorder, output: ForwardOutput) -> tuple[ProgramInput, Any]:
-    """Return a tangent in its output's layout, or contiguous if that layout has gaps."""
-    like = output.tensor
-    if aten.is_non_overlapping_and_dense.default(like):
-        tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
-    else:
-        tensor = torch.empty(like.shape, dtype=like.dtype, device=like.device)
-    origin = Origin(
-        NO_ORIGIN, "", backward=True, stage="joint", reason=f"the gradient of `{output.slot.name}`"
-    )
-    node = Node(recorder.name(node_name(f"tangent_{output.slot.name}")), None, (), {}, tensor, origin)
-    alias = tensor.detach()
-    recorder.track(alias, Storage(node, alias))
-    return ProgramInput(node, Tangent(output.slot.name, getattr(output.slot, "inner", ()))), alias

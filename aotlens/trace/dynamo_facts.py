@@ -20,9 +20,10 @@ from aotlens.model.dynamo import (
     Seconds,
     Specialisation,
 )
-from aotlens.model.report import BUILT_IN, Guard, Span
+from aotlens.model.report import Guard, Span
 from aotlens.model.source import Related
 from aotlens.model.spans import is_library_path, site_at
+from aotlens.model.target_records import BUILT_IN
 from aotlens.trace.compiled_functions import CompiledFunction, compiled_function, logged_frames
 from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.graphs.records import Line

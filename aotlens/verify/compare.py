@@ -9,10 +9,21 @@ import torch
 from torch import Tensor
 
 from aotlens.model.source import Outcome, Verdict
+from aotlens.verify.difference_text import (
+    WRITABLE,
+    aliases_text,
+    count,
+    gradient_kind_text,
+    gradient_text,
+    identity_text,
+    version_text,
+    view_text,
+    write_effects_text,
+    write_text,
+)
 from aotlens.verify.observe import Failure, Observation, TensorFacts
 from aotlens.verify.tensors.values import (
     as_dense_double,
-    class_name,
     close,
     error_between,
     metadata,
@@ -44,8 +55,6 @@ Kind = Literal[
     "write",
 ]
 
-WRITABLE = "can be changed in place"
-"""The text for a result that its caller may change in place."""
 RANDOM = (
     " (it uses random numbers: with `torch._inductor.config.fallback_random = True` Inductor uses eager's)"
 )
@@ -152,8 +161,8 @@ class Verification:
         return f"{self.differences[0]}{on_random}{more}{hint}"
 
     def _compared(self) -> str:
-        parts = [_count(self.values, "value"), _count(self.gradients, "gradient")]
-        parts += [_count(self.mutated, "mutated input")] if self.mutated else []
+        parts = [count(self.values, "value"), count(self.gradients, "gradient")]
+        parts += [count(self.mutated, "mutated input")] if self.mutated else []
         rounds = ", on random arguments too" if self.fresh_rounds else ""
         return f"{', '.join(parts)}{rounds} (max error {self.max_error:.2g})"
 
@@ -250,11 +259,11 @@ def _tensor(actual: TensorFacts, expected: TensorFacts, kind: Kind) -> Iterator[
 def _relations(actual: TensorFacts, expected: TensorFacts) -> Iterator[Difference]:
     name = expected.name
     if actual.same_as != expected.same_as:
-        yield Difference("identity", name, _identity_text(actual.same_as), _identity_text(expected.same_as))
+        yield Difference("identity", name, identity_text(actual.same_as), identity_text(expected.same_as))
     if actual.view_of != expected.view_of:
-        yield Difference("view", name, _view_text(actual.view_of), _view_text(expected.view_of))
+        yield Difference("view", name, view_text(actual.view_of), view_text(expected.view_of))
     if actual.aliases != expected.aliases:
-        yield Difference("aliasing", name, _aliases_text(actual.aliases), _aliases_text(expected.aliases))
+        yield Difference("aliasing", name, aliases_text(actual.aliases), aliases_text(expected.aliases))
     # An update that leaves the version counter unchanged in eager may bump it when compiled.
     if actual.is_version_bumped != expected.is_version_bumped and not (
         actual.is_version_bumped and expected.is_mutated
@@ -262,8 +271,8 @@ def _relations(actual: TensorFacts, expected: TensorFacts) -> Iterator[Differenc
         yield Difference(
             "version",
             name,
-            _version_text(actual.is_version_bumped),
-            _version_text(expected.is_version_bumped),
+            version_text(actual.is_version_bumped),
+            version_text(expected.is_version_bumped),
         )
 
 
@@ -289,17 +298,17 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
         gradient = gradients.pop(name, None)
         if gradient is None or expected is None:
             if gradient is not expected:
-                yield Difference("gradient", name, _gradient_text(gradient), _gradient_text(expected))
+                yield Difference("gradient", name, gradient_text(gradient), gradient_text(expected))
             continue
         if metadata(gradient) != metadata(expected):
-            yield Difference("gradient", name, _gradient_kind_text(gradient), _gradient_kind_text(expected))
+            yield Difference("gradient", name, gradient_kind_text(gradient), gradient_kind_text(expected))
             continue
         wrong = _values("gradient", name, gradient, expected, scale)
         if wrong:
             yield wrong
     for name, surplus in gradients.items():
         if surplus is not None:
-            yield Difference("gradient", name, _gradient_text(surplus), "None")
+            yield Difference("gradient", name, gradient_text(surplus), "None")
     before = {facts.name: facts.value for facts in compiled.inputs}
     after = zip(compiled.inputs_after_backward, eager.inputs_after_backward, eager.inputs, strict=True)
     for actual_value, expected_value, facts in after:
@@ -311,13 +320,13 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
 def _writes(compiled: Observation, eager: Observation) -> Iterator[Difference]:
     for actual, expected in zip_longest(compiled.writes, eager.writes):
         if (actual.error is None) != (expected.error is None):
-            yield Difference("write", expected.name, _write_text(actual.error), _write_text(expected.error))
+            yield Difference("write", expected.name, write_text(actual.error), write_text(expected.error))
         elif actual.changed_aliases != expected.changed_aliases:
             yield Difference(
                 "write",
                 expected.name,
-                _write_effects_text(actual.changed_aliases),
-                _write_effects_text(expected.changed_aliases),
+                write_effects_text(actual.changed_aliases),
+                write_effects_text(expected.changed_aliases),
             )
 
 
@@ -365,39 +374,3 @@ def _real_strides(facts: TensorFacts) -> tuple[int, ...]:
     if 0 in sizes:
         return ()
     return tuple(stride for size, stride in zip(sizes, facts.stride, strict=False) if size > 1)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def _gradient_text(gradient: Tensor | None) -> str:
-    return "None" if gradient is None else "a gradient " + preview_values(gradient)
-
-
-def _gradient_kind_text(gradient: Tensor) -> str:
-    return f"a `{class_name(gradient)}` {metadata(gradient)}"
-
-
-def _identity_text(name: str | None) -> str:
-    return f"the same tensor as {name}" if name else "a tensor of its own"
-
-
-def _view_text(name: str | None) -> str:
-    return f"a view of {name}" if name else "no view of an input"
-
-
-def _aliases_text(names: frozenset[str]) -> str:
-    return "shares memory with " + ", ".join(sorted(names)) if names else "shares memory with nothing"
-
-
-def _version_text(bumped: bool) -> str:
-    return "changed in place" if bumped else "left alone"
-
-
-def _write_text(kind: type[BaseException] | None) -> str:
-    return f"rejects an in-place write with {kind.__name__}" if kind else WRITABLE
-
-
-def _write_effects_text(names: frozenset[str]) -> str:
-    return "an in-place change shows in " + (", ".join(sorted(names)) or "nothing else")

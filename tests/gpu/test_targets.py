@@ -3,7 +3,8 @@
 import pytest
 
 from aotlens.codegen.gpu.architectures import ARCHITECTURES
-from aotlens.codegen.gpu.targets import DEFAULTS, TARGETS, GpuTarget, find_target, target_names
+from aotlens.codegen.gpu.gpu_target import GpuTarget
+from aotlens.codegen.gpu.targets import DEFAULTS, TARGETS, find_target, target_names
 from aotlens.errors import UserError
 
 PUBLISHED_TFLOPS = {

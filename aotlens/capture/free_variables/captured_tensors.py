@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes, grad_fn_of
+from aotlens.capture.free_variables.members import MAX_ITEMS
 from aotlens.capture.free_variables.namespaces import namespace, value_at
-from aotlens.capture.free_variables.reachable import MAX_ITEMS, ReachableState
+from aotlens.capture.free_variables.reachable import ReachableState
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedTensor, OpenInput

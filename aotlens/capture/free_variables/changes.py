@@ -14,15 +14,9 @@ import torch
 
 from aotlens.capture.free_variables.guards import PLAIN, is_unchanged_binding, same_items
 from aotlens.capture.free_variables.hidden_state import remaining_items
+from aotlens.capture.free_variables.members import base_of, shallow_copy
 from aotlens.capture.free_variables.namespaces import MISSING, filled_cells, namespace
-from aotlens.capture.free_variables.reachable import (
-    Binding,
-    CacheWrapper,
-    Instance,
-    ReachableState,
-    base_of,
-    shallow_copy,
-)
+from aotlens.capture.free_variables.reachable import Binding, CacheWrapper, Instance, ReachableState
 from aotlens.capture.provenance.frames import is_installed_file
 from aotlens.ir.program import Node
 from aotlens.torch_api.fake import FakeTensor

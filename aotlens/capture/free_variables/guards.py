@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.free_variables.members import base_of
 from aotlens.capture.free_variables.namespaces import read_expression
-from aotlens.capture.free_variables.reachable import CONTAINERS, Binding, Instance, ReachableState, base_of
+from aotlens.capture.free_variables.reachable import CONTAINERS, Binding, Instance, ReachableState
 from aotlens.capture.inputs.constant_arguments import is_same_number
 
 ANY_VALUE = object()

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from aotlens.capture.free_variables.reachable import Binding, ReachableState, is_user_class
+from aotlens.capture.free_variables.members import is_user_class
+from aotlens.capture.free_variables.reachable import Binding, ReachableState
 from aotlens.ir.bytecode import instructions_of, span_of_instruction
 from aotlens.model.report import Span
 

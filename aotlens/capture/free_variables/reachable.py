@@ -6,11 +6,9 @@ the classes it uses); installed packages are skipped, except for the attributes 
 
 import argparse
 import functools
-import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
-from dis import opmap
 from functools import partial
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
@@ -19,6 +17,18 @@ from weakref import ReferenceType
 import torch
 
 from aotlens.capture.free_variables.hidden_state import HiddenState, hidden_state_of, process_generators
+from aotlens.capture.free_variables.members import (
+    STORE_ATTR,
+    binds_attributes,
+    defaults_of,
+    function_of,
+    has_attributes,
+    is_user_class,
+    items_of,
+    keyed_items,
+    names_of,
+    shallow_copy,
+)
 from aotlens.capture.free_variables.namespaces import (
     SlotAttributes,
     filled_cells,
@@ -32,18 +42,12 @@ from aotlens.capture.provenance.frames import is_first_party_file
 CacheWrapper = functools._lru_cache_wrapper
 """The type of every function under `functools.lru_cache` or `functools.cache`."""
 CONTAINERS = (list, dict, set, deque)
-_BASES = (dict, list, tuple, set, deque)
-MAX_ITEMS = 64
-"""Longer containers are compared, but their items are not inspected."""
 
 
 NAMESPACES = (SimpleNamespace, argparse.Namespace)
 """Standard library classes that hold the user's own attributes."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """What calling a layer reads besides its own code."""
-STORE_ATTR = opmap["STORE_ATTR"]
-BINDERS = frozenset({"setattr", "register_buffer", "register_parameter", "_buffers", "_parameters"})
-"""Names by which code binds a layer's attributes, besides assignments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ def reachable_state(function: Callable[..., Any], arguments: Sequence[Any] = ())
     walk.enqueue(function, frozenset())
     if isinstance(function, torch.nn.Module):
         walk.hooks_of_all_layers()
-    names = _names(getattr(getattr(function, "forward", function), "__code__", None))
+    names = names_of(getattr(getattr(function, "forward", function), "__code__", None))
     for argument in arguments:
         walk.enqueue(argument, names)
     walk.run()
@@ -179,7 +183,7 @@ class _Walk:
                 self._attributes_given_to_layers()
         if any(STORE_ATTR in code.co_code[::2] for code in self.codes):
             self._attributes_of_functions()
-        if any(map(_binds_attributes, self.codes)):
+        if any(map(binds_attributes, self.codes)):
             self._layers_of_torch()
 
     def _visit(self, value: Any, names: frozenset[str]) -> None:
@@ -188,7 +192,7 @@ class _Walk:
                 if not isinstance(owner, torch.jit.ScriptModule):  # its names are in C++
                     self._layer(owner)
         elif isinstance(value, (*CONTAINERS, tuple)):
-            for item in _items(value):
+            for item in items_of(value):
                 self.enqueue(item, names)
         elif isinstance(value, ModuleType):
             if is_first_party_file(getattr(value, "__file__", None) or ""):
@@ -210,7 +214,7 @@ class _Walk:
             self.enqueue(value.__self__, names)
         elif (state := hidden_state_of(value)) is not None:
             self.hidden_states.append(state)
-        elif _has_attributes(value) and not type(value).__module__.startswith("torch."):
+        elif has_attributes(value) and not type(value).__module__.startswith("torch."):
             self._instance(value, names | self._names_of(type(value)))
 
     def _callable(self, value: Any, names: frozenset[str]) -> None:
@@ -218,7 +222,7 @@ class _Walk:
             self._function(value)
         elif isinstance(value, MethodType):
             self.enqueue(value.__func__, names)
-            self.enqueue(value.__self__, names | _names(getattr(value.__func__, "__code__", None)))
+            self.enqueue(value.__self__, names | names_of(getattr(value.__func__, "__code__", None)))
         else:
             for part in (value.func, *value.args, *value.keywords.values()):
                 self.enqueue(part, names)
@@ -229,7 +233,7 @@ class _Walk:
         if not is_first_party_file(code.co_filename):
             return
         self.codes.append(code)
-        names = _names(code)
+        names = names_of(code)
         self._functions.append((function, names))
         self._defaults(function, names)
         self._names_in("the global", function.__globals__, names)
@@ -319,7 +323,7 @@ class _Walk:
         """Add what hooks read and store, including on the layer itself."""
         for hook in hooks:
             self.enqueue(hook, frozenset())
-            names = _names(getattr(hook, "__code__", None))
+            names = names_of(getattr(hook, "__code__", None))
             self._names_in("the attribute", store, names - SEPARATE_ATTRIBUTES)
 
     def _class(self, kind: type, names: frozenset[str]) -> None:
@@ -328,7 +332,7 @@ class _Walk:
                 continue
             self._names_in("the class attribute", base, names)
             for member in vars(base).values():
-                self.enqueue(_function_of(member), names)
+                self.enqueue(function_of(member), names)
 
     def _names_in(self, what: str, owner: Any, names: frozenset[str], foreign: bool = False) -> None:
         store = namespace(owner)
@@ -350,7 +354,7 @@ class _Walk:
     def _bind_items(self, outer: Binding) -> None:
         """Add the containers within a container."""
         value, foreign = outer.value, outer.foreign
-        for key, item in _keyed(value):
+        for key, item in keyed_items(value):
             if isinstance(item, CONTAINERS) and (id(value), key) not in self.bindings:
                 binding = Binding(
                     "the item", key, value, item, shallow_copy(item), foreign, outer_keys=outer.keys
@@ -366,83 +370,10 @@ class _Walk:
             for base in kind.__mro__:
                 if base not in (object, torch.nn.Module):
                     for member in vars(base).values():
-                        names |= _names(getattr(_function_of(member), "__code__", None))
+                        names |= names_of(getattr(function_of(member), "__code__", None))
             known = self._class_names[kind] = frozenset(names)
         return known
 
 
 SEPARATE_ATTRIBUTES = frozenset({"_parameters", "_buffers", "_modules", *HOOKS})
 """A layer's attributes that are added separately, or are arguments of the graph."""
-
-
-def is_user_class(kind: type) -> bool:
-    """Return True if a class is defined in the user's own files."""
-    module = sys.modules.get(kind.__module__)
-    return kind.__module__ == "__main__" or is_first_party_file(getattr(module, "__file__", None) or "")
-
-
-def defaults_of(function: FunctionType) -> dict[str, Any]:
-    """Return the defaults of a function's parameters, by name."""
-    defaults = function.__defaults__ or ()
-    named = (
-        function.__code__.co_varnames[: function.__code__.co_argcount][-len(defaults) :] if defaults else ()
-    )
-    return {**dict(zip(named, defaults, strict=True)), **(function.__kwdefaults__ or {})}
-
-
-def _binds_attributes(code: CodeType) -> bool:
-    """Return True if a call may run the code and bind an attribute, buffer or parameter of an object.
-
-    A constructor binds only attributes of its own new object.
-    """
-    if code.co_name == "__init__":
-        return False
-    inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    named = not BINDERS.isdisjoint(code.co_names)
-    return named or STORE_ATTR in code.co_code[::2] or any(map(_binds_attributes, inner))
-
-
-def _has_attributes(value: Any) -> bool:
-    kind = type(value)
-    return hasattr(value, "__dict__") or (is_user_class(kind) and has_slots(kind))
-
-
-def _function_of(member: Any) -> Any:
-    """Return the function behind a method or a property; any other member unchanged."""
-    if isinstance(member, property):
-        return member.fget
-    return getattr(member, "__func__", member)
-
-
-def _names(code: CodeType | None) -> frozenset[str]:
-    """Return the names that code reads or writes, including nested functions."""
-    if code is None:
-        return frozenset()
-    inner = (_names(const) for const in code.co_consts if isinstance(const, CodeType))
-    return frozenset(code.co_names).union(*inner)
-
-
-def base_of(container: Any) -> Any:
-    """Return the builtin container type that it has or derives from; its own methods are not run."""
-    kind = type(container)
-    if kind in _BASES:
-        return kind
-    return next(base for base in _BASES if isinstance(container, base))
-
-
-def shallow_copy(container: Any) -> Any:
-    """Return a plain shallow copy without running a derived class's methods."""
-    base = base_of(container)
-    return dict(dict.items(container)) if base is dict else base.copy(container)
-
-
-def _items(value: Any) -> Iterator[Any]:
-    base = base_of(value)
-    if base.__len__(value) <= MAX_ITEMS:
-        yield from dict.values(value) if base is dict else base.__iter__(value)
-
-
-def _keyed(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the items of a list or dict with the keys that replace them."""
-    if type(value) in (list, dict) and len(value) <= MAX_ITEMS:
-        yield from value.items() if type(value) is dict else enumerate(value)

@@ -26,9 +26,10 @@ from aotlens.capture.free_variables.containers import (
 )
 from aotlens.capture.free_variables.guards import ANY_VALUE, PLAIN
 from aotlens.capture.free_variables.hidden_state import changed_state_name, check_hidden_state
+from aotlens.capture.free_variables.members import base_of
 from aotlens.capture.free_variables.name_uses import NameUses, combined_uses, name_uses
 from aotlens.capture.free_variables.namespaces import MISSING, namespace, path_to
-from aotlens.capture.free_variables.reachable import Binding, Instance, ReachableState, base_of
+from aotlens.capture.free_variables.reachable import Binding, Instance, ReachableState
 from aotlens.capture.free_variables.user_names import user_name_of
 from aotlens.capture.records import Captured, CapturedTensor, Subject
 from aotlens.errors import UnsupportedError

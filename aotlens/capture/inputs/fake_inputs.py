@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from aotlens.capture.inputs.overlapping_groups import overlapping_groups
 from aotlens.capture.inputs.subclass_inputs import (
     fake_wrapper,
     has_ragged_size,
@@ -18,13 +19,7 @@ from aotlens.capture.inputs.subclass_inputs import (
     storage_identities,
     wrapper_input,
 )
-from aotlens.capture.inputs.synthetic_bases import (
-    BaseGroup,
-    base_input,
-    fake_tensor_of,
-    make_synthetic_base,
-    overlapping_groups,
-)
+from aotlens.capture.inputs.synthetic_bases import BaseGroup, base_input, fake_tensor_of, make_synthetic_base
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput, OpenInput
 from aotlens.capture.storage import ranges_overlap

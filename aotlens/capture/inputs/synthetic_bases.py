@@ -7,15 +7,15 @@ a metadata mutation; then it takes their base.
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from aotlens.capture.as_strided import overlaps_itself
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.inputs.overlapping_groups import OverlappingGroup, root_of
 from aotlens.capture.operators import aten
 from aotlens.capture.records import CapturedInput, OpenInput
-from aotlens.capture.storage import Storage, Tracked, contains_range, ranges_overlap
+from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.views import ViewStep
 from aotlens.capture.writability import with_writability_of
 from aotlens.ir.names import node_name
@@ -24,90 +24,9 @@ from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, SyntheticBase
 from aotlens.torch_api.autograd import shares_version_counter
 from aotlens.torch_api.dynamo import is_dynamo_input
-from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, is_traceable_wrapper_subclass, to_fake
+from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, to_fake
 from aotlens.torch_api.modes import below_views
 from aotlens.torch_api.symbolic import symbolic_context_of
-
-
-@dataclass(frozen=True, slots=True)
-class OverlappingGroup:
-    """Distinct inputs on one storage of which two overlap, or one that contains elements several times."""
-
-    members: tuple[int, ...]
-    """Flat indices."""
-    root: Any
-    """The caller's tensor of which all members with a gradient are views; None for a flat base."""
-    root_member: int | None
-    """The member that is the root itself, if any."""
-
-    @property
-    def kind(self) -> Literal["input", "view_base", "flat"]:
-        if self.root is None:
-            return "flat"
-        return "input" if self.root_member is not None else "view_base"
-
-
-def overlapping_groups(values: list[Any], dynamic: bool) -> list[OverlappingGroup]:
-    """Return the groups of inputs that need a base if a member is written; usually none.
-
-    With symbolic sizes, an input that only overlaps itself gets no base, which would specialise its sizes.
-    """
-    storages: dict[int, list[int]] = {}
-    seen: set[int] = set()
-    for index, value in enumerate(values):
-        if isinstance(value, torch.Tensor) and id(value) not in seen and _is_plain(value):
-            seen.add(id(value))
-            storages.setdefault(value.untyped_storage()._cdata, []).append(index)
-    return [
-        _group(values, tuple(members))
-        for members in storages.values()
-        if _any_overlap(values, members)
-        or (not dynamic and any(overlaps_itself(values[member]) for member in members))
-    ]
-
-
-def _is_plain(value: Any) -> bool:
-    return value.layout is torch.strided and not is_traceable_wrapper_subclass(value)
-
-
-def _any_overlap(values: list[Any], members: list[int]) -> bool:
-    return any(
-        ranges_overlap(values[left], values[right])
-        for end, left in enumerate(members)
-        for right in members[:end]
-    )
-
-
-def _group(values: list[Any], members: tuple[int, ...]) -> OverlappingGroup:
-    """Return the group; its base is flat if no single autograd root contains all members.
-
-    Each member then retains its own gradient edge.
-    """
-    roots = [_root(values[index]) for index in members]
-    differentiable_roots = {
-        id(root): root for root, index in zip(roots, members, strict=True) if values[index].requires_grad
-    }
-    one_root = all(root is roots[0] for root in roots)
-    root = next(iter(differentiable_roots.values()), None)
-    if root is None and one_root and torch.is_grad_enabled():
-        root = roots[0]
-    has_leaves_in_plain_root = differentiable_roots and root is not None and not root.requires_grad
-    if len(differentiable_roots) > 1 or root is None or has_leaves_in_plain_root:
-        return OverlappingGroup(members, None, None)
-    if not all(_contains(root, values[index]) for index in members):
-        return OverlappingGroup(members, None, None)
-    return OverlappingGroup(members, root, next((index for index in members if values[index] is root), None))
-
-
-def _root(value: Any) -> Any:
-    return value._base if value._base is not None else value
-
-
-def _contains(root: Any, value: Any) -> bool:
-    """Return True if a view of the root, from the storage's start, can contain the tensor."""
-    if root.storage_offset() != 0:
-        return False
-    return value is root or value._base is root or contains_range(root, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +60,7 @@ def make_synthetic_base(
         if index == group.root_member:
             captured[index] = base
         elif group.kind == "flat" and values[index].requires_grad:
-            root = values[index] if values[index].is_leaf else _root(values[index])
+            root = values[index] if values[index].is_leaf else root_of(values[index])
             root_alias = roots[id(root)] = roots.get(id(root)) or _root_alias(base, group, root, roots)
             captured[index] = _member_with_own_edge(
                 recording, base, root_alias, (values[index], slots[index])
@@ -160,7 +79,7 @@ RootAlias = tuple[Any, Any, Any]
 
 def _root_of_member(base: OpenInput, group: OverlappingGroup, value: Any, roots: dict[int, RootAlias]) -> Any:
     """Return the tensor that the member is a view of; members of a flat group share those of their root."""
-    root = _root(value)
+    root = root_of(value)
     if group.kind != "flat" and (
         value.requires_grad or root is group.root or _shares_version(root, group.root)
     ):
@@ -218,7 +137,7 @@ def base_input(recording: Recording, slot: FlatInput, fake: Any, like: Any, name
     captured_input = _captured_input(
         recording, slot, argument, (node, leaf if requires_grad else None, is_leaf)
     )
-    is_leaf_view = requires_grad and is_leaf and not _root(like).requires_grad
+    is_leaf_view = requires_grad and is_leaf and not root_of(like).requires_grad
     return replace(captured_input, is_leaf_view=True) if is_leaf_view else captured_input
 
 
@@ -389,7 +308,7 @@ def _root_alias(
 
 def has_other_grad_fn(argument: Any) -> bool:
     """Return True if the detached tensor, or its base, has a different `grad_fn` than at entry."""
-    grad_fn = _root(argument).grad_fn
+    grad_fn = root_of(argument).grad_fn
     return grad_fn is not None and getattr(grad_fn, "_forward_cls", None) is not MakeNonLeaf
 
 

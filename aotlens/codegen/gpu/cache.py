@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aotlens.codegen.gpu.fingerprint import program_fingerprint
+from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.records import BuiltKernel, KernelSource, LoweredGraph
-from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.disk_cache import Store, digest, open_store
 from aotlens.errors import ReportError
 from aotlens.ir.fingerprint import NoFingerprintError

@@ -15,6 +15,7 @@ import torch
 
 from aotlens.codegen.gpu.child_processes import ChildFailure, run_in_children
 from aotlens.codegen.gpu.child_processes import Job as ForkedJob
+from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.interpreter.process import interpreter
 from aotlens.codegen.gpu.interpreter.records import (
     MESSAGES,
@@ -32,7 +33,7 @@ from aotlens.codegen.gpu.node_values import expected_values, kernel_source, node
 from aotlens.codegen.gpu.offline.context import offline_gpu
 from aotlens.codegen.gpu.offline.requirements import require_triton
 from aotlens.codegen.gpu.records import RunnableGraph
-from aotlens.codegen.gpu.targets import GpuTarget, find_target
+from aotlens.codegen.gpu.targets import find_target
 from aotlens.codegen.graph_calls import as_boxed
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import BackendError

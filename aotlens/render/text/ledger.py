@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from aotlens.model.report import BUILT_IN, Guard, Input, Output, Site, SpecialOperator, Target
+from aotlens.model.report import Guard, Input, Output, Site, SpecialOperator, Target
 from aotlens.model.spans import location
 from aotlens.model.target_facts import Left
+from aotlens.model.target_records import BUILT_IN
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.view.fold import Fold, fold
 from aotlens.view.ledger import (

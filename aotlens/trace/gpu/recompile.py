@@ -16,12 +16,12 @@ from aotlens.codegen.gpu.cache import GpuCache
 from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
 from aotlens.codegen.gpu.cost_model.roofline import Work, floor
 from aotlens.codegen.gpu.generation import cores
+from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.kernel_rows import with_built_code
 from aotlens.codegen.gpu.launches import Launch
 from aotlens.codegen.gpu.machine_code.triton_build import build_kernel, prepare
 from aotlens.codegen.gpu.offline.context import offline_gpu
 from aotlens.codegen.gpu.records import BuiltKernel, GpuRequest, KernelSource
-from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.errors import UserError
 from aotlens.model.kernels import Kernel, KernelShare
 from aotlens.model.source import Phase

@@ -10,7 +10,7 @@ from math import prod
 from typing import Literal
 
 from aotlens.codegen.gpu.architectures import Architecture
-from aotlens.codegen.gpu.targets import GpuTarget
+from aotlens.codegen.gpu.gpu_target import GpuTarget
 
 Limit = Literal["warps", "blocks", "registers", "shared memory"]
 

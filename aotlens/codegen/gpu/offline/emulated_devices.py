@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.machine_code.cubin import read_cubin
-from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.errors import InternalError
 
 THREADS_PER_BLOCK = 1024

@@ -1,0 +1,99 @@
+"""Members of classes, code and containers, read without running the user's code."""
+
+import sys
+from collections import deque
+from collections.abc import Iterator
+from dis import opmap
+from types import CodeType, FunctionType
+from typing import Any
+
+from aotlens.capture.free_variables.namespaces import (
+    has_slots,
+)
+from aotlens.capture.provenance.frames import is_first_party_file
+
+_BASES = (dict, list, tuple, set, deque)
+
+
+MAX_ITEMS = 64
+"""Longer containers are compared, but their items are not inspected."""
+
+
+STORE_ATTR = opmap["STORE_ATTR"]
+
+
+BINDERS = frozenset({"setattr", "register_buffer", "register_parameter", "_buffers", "_parameters"})
+"""Names by which code binds a layer's attributes, besides assignments."""
+
+
+def is_user_class(kind: type) -> bool:
+    """Return True if a class is defined in the user's own files."""
+    module = sys.modules.get(kind.__module__)
+    return kind.__module__ == "__main__" or is_first_party_file(getattr(module, "__file__", None) or "")
+
+
+def defaults_of(function: FunctionType) -> dict[str, Any]:
+    """Return the defaults of a function's parameters, by name."""
+    defaults = function.__defaults__ or ()
+    named = (
+        function.__code__.co_varnames[: function.__code__.co_argcount][-len(defaults) :] if defaults else ()
+    )
+    return {**dict(zip(named, defaults, strict=True)), **(function.__kwdefaults__ or {})}
+
+
+def binds_attributes(code: CodeType) -> bool:
+    """Return True if a call may run the code and bind an attribute, buffer or parameter of an object.
+
+    A constructor binds only attributes of its own new object.
+    """
+    if code.co_name == "__init__":
+        return False
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    named = not BINDERS.isdisjoint(code.co_names)
+    return named or STORE_ATTR in code.co_code[::2] or any(map(binds_attributes, inner))
+
+
+def has_attributes(value: Any) -> bool:
+    kind = type(value)
+    return hasattr(value, "__dict__") or (is_user_class(kind) and has_slots(kind))
+
+
+def function_of(member: Any) -> Any:
+    """Return the function behind a method or a property; any other member unchanged."""
+    if isinstance(member, property):
+        return member.fget
+    return getattr(member, "__func__", member)
+
+
+def names_of(code: CodeType | None) -> frozenset[str]:
+    """Return the names that code reads or writes, including nested functions."""
+    if code is None:
+        return frozenset()
+    inner = (names_of(const) for const in code.co_consts if isinstance(const, CodeType))
+    return frozenset(code.co_names).union(*inner)
+
+
+def base_of(container: Any) -> Any:
+    """Return the builtin container type that it has or derives from; its own methods are not run."""
+    kind = type(container)
+    if kind in _BASES:
+        return kind
+    return next(base for base in _BASES if isinstance(container, base))
+
+
+def shallow_copy(container: Any) -> Any:
+    """Return a plain shallow copy without running a derived class's methods."""
+    base = base_of(container)
+    return dict(dict.items(container)) if base is dict else base.copy(container)
+
+
+def items_of(value: Any) -> Iterator[Any]:
+    base = base_of(value)
+    if base.__len__(value) <= MAX_ITEMS:
+        yield from dict.values(value) if base is dict else base.__iter__(value)
+
+
+def keyed_items(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the items of a list or dict with the keys that replace them."""
+    if type(value) in (list, dict) and len(value) <= MAX_ITEMS:
+        yield from value.items() if type(value) is dict else enumerate(value)
