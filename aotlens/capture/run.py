@@ -5,7 +5,7 @@ Invariant: grad mode and the stack of modes are restored whatever happens in the
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -44,6 +44,7 @@ from aotlens.capture.rng.random_op_rules import has_random_rules
 from aotlens.capture.symbols.size_guards import recording_guards
 from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scalars
 from aotlens.ir.origin import Frames
+from aotlens.model.report import Variable
 from aotlens.torch_api.autograd import without_compiled_autograd
 from aotlens.torch_api.fake import mute_fake_tensor_log
 from aotlens.torch_api.fake_gpu import emulates_gpu
@@ -80,31 +81,16 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
         UnsupportedError: data-dependent control flow, or an unsupported operator or case.
     """
     recorder = _recorder(subject, settings)
-    grad_enabled, grad_switches = torch.is_grad_enabled(), list[bool]()
-    inference = torch.is_inference_mode_enabled()
-    observer = VariableObserver() if settings.observe_variables else None
     defined = Frames(known_spans=(subject.span,) if subject.span is not None else ())
     with settings.fake_mode, recorder.adding("capture", "an argument", defined):
         inputs, base_groups = make_inputs(recorder, call.values, call.slots, settings.dynamic)
     _note_arguments(recorder, inputs, call.values)
-    random_state, modes = torch.get_rng_state(), current_modes()
-    with recording(recorder, settings.dynamic), preserved_grad_mode(), translated_errors(recorder):
-        watching_grad_mode = patched(GRAD_MODE, lambda: grad_switches.append(True))
-        if settings.dynamic:
-            recorder.on_data_dependent_number()
-        with (
-            observer or nullcontext(),
-            recording_guards(recorder),
-            watching_grad_mode,
-            with_user_function_modes(),
-        ):
-            result = call_boundary(lambda: call.run(recorder, inputs))
-        grad_mode_after = torch.is_grad_enabled()
-    check_modes_restored(modes, recorder.span)
-    _reject_seeding(recorder, random_state)
+    ran = _run(recorder, call, inputs, settings)
+    check_modes_restored(ran.modes, recorder.span)
+    _reject_seeding(recorder, ran.random_state)
     _reject_unseen_reads(recorder, inputs, call.values)
     recorder.random.reject_seeding()
-    changes = result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ())
+    changes = ran.changes
     result, filled = changes.result, changes.leaves
     returned = [*pytree.tree_leaves(result), *(value for _, value in filled)]
     record_requires_grad(recorder, returned)
@@ -128,29 +114,70 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
         inputs=tuple(_with_storage_state(captured_input, snapshot) for captured_input in inputs),
         outputs=outputs,
         output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
-        structure=Structure(
-            call.arguments,
-            spec,
-            (),
-            changes.container_updates,
-            changes.rebound,
-            changes.existing_containers,
-            registered,
-            gradients,
-        ),
+        structure=Structure(call.arguments, spec, (), *_updates(changes), registered, gradients),
         recorded=snapshot.take(_known_tensors(recorder, outputs)),
-        grad_enabled=grad_enabled,
-        fixed_modes=(grad_enabled, inference) if grad_switches else None,
-        inference_mode=inference,
-        grad_mode_after=grad_mode_after,
-        modes=modes,
+        grad_enabled=ran.grad_enabled,
+        fixed_modes=(ran.grad_enabled, ran.inference_mode) if ran.switches_grad_mode else None,
+        inference_mode=ran.inference_mode,
+        grad_mode_after=ran.grad_mode_after,
+        modes=ran.modes,
         calls=tuple(recorder.calls),
         unwrapped_calls=tuple(recorder.unwrapped_calls),
-        variables=observer.variables() if observer is not None else (),
+        variables=ran.variables,
         bases=bases,
         hooks=callers_hooks(),
         has_hooks=has_saved_tensor_hooks(),
     ), recorder
+
+
+def _updates(changes: OutputWithUpdates) -> tuple[Any, Any, Any]:
+    """Return what the wrapper repeats in the caller's objects."""
+    return changes.container_updates, changes.rebound, changes.existing_containers
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """The function's one run, and torch's state around it."""
+
+    changes: OutputWithUpdates
+    grad_enabled: bool
+    """At entry, like the modes and the random state."""
+    inference_mode: bool
+    modes: Any
+    random_state: Any
+    switches_grad_mode: bool
+    grad_mode_after: bool
+    variables: tuple[Variable, ...]
+
+
+def _run(recorder: Recorder, call: FlatCall, inputs: tuple[OpenInput, ...], settings: Settings) -> _Ran:
+    """Run the function once under the recorder."""
+    grad_enabled, grad_switches = torch.is_grad_enabled(), list[bool]()
+    inference_mode = torch.is_inference_mode_enabled()
+    observer = VariableObserver() if settings.observe_variables else None
+    random_state, modes = torch.get_rng_state(), current_modes()
+    with recording(recorder, settings.dynamic), preserved_grad_mode(), translated_errors(recorder):
+        watching_grad_mode = patched(GRAD_MODE, lambda: grad_switches.append(True))
+        if settings.dynamic:
+            recorder.on_data_dependent_number()
+        with (
+            observer or nullcontext(),
+            recording_guards(recorder),
+            watching_grad_mode,
+            with_user_function_modes(),
+        ):
+            result = call_boundary(lambda: call.run(recorder, inputs))
+        grad_mode_after = torch.is_grad_enabled()
+    return _Ran(
+        changes=result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ()),
+        grad_enabled=grad_enabled,
+        inference_mode=inference_mode,
+        modes=modes,
+        random_state=random_state,
+        switches_grad_mode=bool(grad_switches),
+        grad_mode_after=grad_mode_after,
+        variables=observer.variables() if observer is not None else (),
+    )
 
 
 def _snapshot(recorder: Recorder, outputs: tuple[Any, ...]) -> Snapshot:

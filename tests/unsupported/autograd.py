@@ -97,3 +97,27 @@ def first_call_under_functionalize() -> None:
         return x * 2
 
     torch.func.functionalize(scale)(torch.ones(3))
+
+
+class CountsInBackward(torch.autograd.Function):
+    """Writes to an argument in its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, calls: Tensor) -> Tensor:
+        ctx.calls = calls
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        ctx.calls.add_(1)
+        return gradient * 2, None
+
+
+@shows("write-in-forward-and-backward")
+def counter_of_another_shape() -> None:
+    @aotlens.compile(options=EAGER)
+    def count(x: Tensor, calls: Tensor) -> Tensor:
+        calls.unsqueeze_(0)
+        return CountsInBackward.apply(x, calls)
+
+    count(torch.ones(3, requires_grad=True), torch.zeros(3)).sum().backward()

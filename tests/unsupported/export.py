@@ -223,3 +223,19 @@ def module_text_with_a_list() -> None:
 def module_text_with_cpp_wrapper() -> None:
     options = CompileOptions(inductor_config=(("cpp_wrapper", True),))
     aotlens.export(lambda x: x * 2, torch.ones(2), options=options)
+
+
+@shows("module-rebinds-tensor")
+def buffer_that_is_replaced() -> None:
+    class Averages(nn.Module):
+        mean: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3))
+
+        def forward(self, x: Tensor) -> tuple[Tensor]:
+            self.mean = (self.mean + x) / 2
+            return (x - self.mean,)
+
+    aotlens.aot_export_module(Averages(), [torch.ones(3)], trace_joint=False)

@@ -1,8 +1,11 @@
 """Inputs, outputs and storage."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
+from torch.testing._internal.two_tensor import TwoTensor
 
 import aotlens
 from tests.unsupported.example import DYNAMIC, EAGER, Example, collector
@@ -153,3 +156,36 @@ def data_set_by_an_operator() -> None:
         return x * 2
 
     assign(torch.ones(2), torch.ones(2))
+
+
+class Flattened(torch.autograd.Function):
+    """A view with a backward of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view(-1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.view(2, 2)
+
+
+@shows("custom-view-of-subclass")
+def view_of_a_subclass_in_a_custom_function() -> None:
+    @aotlens.compile(options=EAGER)
+    def views(x: Tensor) -> tuple[Tensor, Tensor]:
+        doubled = x * 2
+        return doubled, Flattened.apply(doubled)
+
+    views(TwoTensor(torch.ones(2, 2), torch.ones(2, 2)).requires_grad_())
+
+
+@shows("write-to-repeated-elements")
+def write_to_a_row_of_repeated_conjugates() -> None:
+    @aotlens.compile(options=EAGER)
+    def writes(x: Tensor) -> Tensor:
+        doubled = x * 2
+        doubled.conj().expand(2, 3).select(0, 0).mul_(2)
+        return doubled
+
+    writes(torch.ones(3, dtype=torch.complex64))

@@ -193,3 +193,15 @@ def default_generator_that_is_seeded() -> None:
         return x * torch.rand(3)
 
     noise(torch.ones(3))
+
+
+@shows("argument-class")
+def object_with_a_tensor() -> None:
+    class Batch:
+        def __init__(self) -> None:
+            self.weights = torch.ones(3)
+
+    def scale(x: Tensor, batch: Batch) -> Tensor:
+        return x * batch.weights
+
+    aotlens.aot_function(scale, fw_compiler=lambda graph, inputs: graph)(torch.ones(3), Batch())

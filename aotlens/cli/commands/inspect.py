@@ -44,6 +44,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--full", action="store_true", help="print everything, not only two screens")
     parser.add_argument("--wrapper-source", action="store_true", help="print the whole module text too")
+    _add_run_options(parser)
+    add_project_options(parser)
+    add_kernel_options(parser)
+    _add_question_options(parser)
+    parser.add_argument(
+        "--watch", action="store_true", help="for a log: follow it while it grows, until Ctrl-C"
+    )
+    add_map(parser)
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add how far the script runs."""
     parser.add_argument(
         "--to-end", action="store_true", help="run the script to its end, not only until its targets repeat"
     )
@@ -58,8 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-limit", metavar="SECONDS", type=seconds, help=f"default: {TIME_LIMIT_S:g}, or the project's"
     )
     parser.add_argument("--fresh", action="store_true", help="retrace even if nothing has changed")
-    add_project_options(parser)
-    add_kernel_options(parser)
+
+
+def _add_question_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is reported besides what the script compiles."""
     parser.add_argument(
         "--max-autotune",
         action="store_true",
@@ -90,10 +104,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also run the graphs on random numbers, to find saved values on which no gradient depends",
     )
-    parser.add_argument(
-        "--watch", action="store_true", help="for a log: follow it while it grows, until Ctrl-C"
-    )
-    add_map(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
