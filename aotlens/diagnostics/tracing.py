@@ -128,8 +128,8 @@ RULES: tuple[Rule, ...] = (
         "A function that Dynamo skips",
         "warning",
         "Dynamo left the function to Python without reporting a graph break: tracing is disabled for it, a"
-        " dispatch mode is active, or its file is on Dynamo's skip list. Torch's own layers are on it,"
-        " so that `nn.Sequential(…).compile()` compiles nothing.",
+        " dispatch mode is active, or its file is on Dynamo's skip list. Torch's own layers are on it"
+        " up to torch 2.13, so that `nn.Sequential(…).compile()` compiles nothing.",
         "Everything in it runs in eager.",
         "The message has the reason. Functions without tensors are skipped too, and are not reported. For a"
         " layer of torch's own, write `layer = torch.compile(layer)` in place of `layer.compile()`.",

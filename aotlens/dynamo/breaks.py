@@ -57,7 +57,6 @@ class BreakFacts:
     caller: str
     """The function around the user's line; empty where none is known."""
     related: tuple[Related, ...] = ()
-    message: str = ""
     splits: dict[str, None] = field(default_factory=dict)
     compilations: dict[str, None] = field(default_factory=dict)
     lines: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -170,7 +169,6 @@ def _facts(loss: DynamoLoss) -> BreakFacts:
         is_users,
         "" if index is None else loss.frames[index].name,
         related,
-        loss.message,
         dict.fromkeys([owner.partition(" after ")[0]]),
         dict.fromkeys([loss.compile_id] if loss.compile_id else []),
         _lines(loss),

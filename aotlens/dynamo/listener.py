@@ -132,7 +132,6 @@ class Listener:
         self.caches = CacheLog()
         self.line_seconds: dict[tuple[str, int], float] = {}
         self.sites = CompileSites()
-        self.eager_calls_are_exact = True
         self.seen: set[tuple[str, int]] = set()
         """File and first line of every function that Dynamo processed."""
         self.counts_calls = time_guards
@@ -158,7 +157,6 @@ class Listener:
         ):
             self._eager_calls = calls
             yield self
-        self.eager_calls_are_exact = calls.is_exact
 
     def _on_busy(self, is_busy: bool) -> None:
         """A stage of our own backend begins or ends."""
@@ -253,6 +251,15 @@ class Listener:
         self._limited[code] = owner
         if self._eager_calls is not None:
             self._eager_calls.watch(code)
+
+    @property
+    def eager_calls_are_exact(self) -> bool:
+        return self._eager_calls is None or self._eager_calls.is_exact
+
+    def eager_calls(self, code: CodeType) -> int | None:
+        """Return how many calls of a function ran in eager because of the limit; None if that is unknown."""
+        owner = self._limited.get(code)
+        return owner.eager_calls if owner is not None and self.eager_calls_are_exact else None
 
     def _runs_in_eager(self, code: CodeType) -> None:
         self._limited[code].eager_calls += 1

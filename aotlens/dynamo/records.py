@@ -35,7 +35,7 @@ from aotlens.model.report import Target
 from aotlens.model.source import Span
 from aotlens.torch_api.caches import dynamo_cache_counts
 
-__all__ = ["dynamo_record"]
+__all__ = ["break_hint", "break_reason", "dynamo_record"]
 
 MOST_LINES = 100
 """The most user lines with Dynamo's time, the costliest first."""
@@ -143,8 +143,8 @@ def _break(facts: BreakFacts, listener: Listener) -> Break:
         span=facts.span,
         text=facts.text,
         code=facts.code,
-        reason=_reason(facts),
-        hint=_hint(facts),
+        reason=break_reason(facts),
+        hint=break_hint(facts),
         effect=facts.effect,
         related=facts.related,
         splits=tuple(facts.splits),
@@ -157,7 +157,7 @@ def _break(facts: BreakFacts, listener: Listener) -> Break:
     )
 
 
-def _hint(facts: BreakFacts) -> str:
+def break_hint(facts: BreakFacts) -> str:
     """Return what to do about a break, which may stand in a package below the user's line."""
     is_in_package = facts.code == EXPLICIT or any(is_user_file(line.span.file) for line in facts.related)
     is_called = enclosing_qualname(facts) in facts.splits
@@ -166,7 +166,8 @@ def _hint(facts: BreakFacts) -> str:
     return hint_of(facts.code, facts.text, facts.hint)
 
 
-def _reason(facts: BreakFacts) -> str:
+def break_reason(facts: BreakFacts) -> str:
+    """Return why Dynamo stops, in one sentence."""
     if facts.code == EXPLICIT and facts.related:
         return "the library breaks the graph here on purpose"
     if facts.explanation.startswith(VAGUE):

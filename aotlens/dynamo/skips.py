@@ -21,7 +21,8 @@ LAYER_OF_TORCH = "compile() of a layer of torch's own"
 SKIPS: tuple[Skip, ...] = (
     Skip(
         LAYER_OF_TORCH,
-        "its `compile()` makes Dynamo start in torch's own `forward`, and Dynamo skips torch's own code",
+        "up to torch 2.13 its `compile()` starts Dynamo in torch's own `forward`, and Dynamo skips torch's"
+        " code",
         "pass the layer to `torch.compile`, which traces through it, and call the module that it returns",
         True,
     ),

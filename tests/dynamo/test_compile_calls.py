@@ -74,6 +74,17 @@ def test_calls_after_the_limit_are_counted_by_function() -> None:
     assert counts == {"Counter": (True, 5), "texts": (True, 5), "once": (False, None)}
 
 
+def test_run_says_how_many_calls_ran_in_eager() -> None:
+    log = DynamoLog()
+    with log.listening():
+        counter = torch.compile(Counter(), backend="eager")
+        for _ in range(LIMIT + 3):
+            counter(torch.ones(2))
+    (record,) = log.records
+    assert (record.name, record.cause, record.calls) == ("Counter", "recompile limit", 3)
+    assert "(8, `torch._dynamo.config.recompile_limit`)" in record.reason
+
+
 def test_a_profiler_leaves_the_number_of_calls_in_eager_unknown() -> None:
     def run() -> None:
         counter = torch.compile(Counter(), backend="eager")
@@ -128,7 +139,7 @@ def test_where_functions_and_modules_are_compiled() -> None:
 
 
 def test_a_layer_of_torchs_own_whose_compile_has_no_effect() -> None:
-    """Torch compiles nothing then, and prints nothing."""
+    """Up to 2.13, torch compiles nothing then, and prints nothing."""
     captured = []
 
     def backend(graph: Any, inputs: Any) -> Any:
@@ -140,10 +151,14 @@ def test_a_layer_of_torchs_own_whose_compile_has_no_effect() -> None:
         layers = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
         layers.compile(backend=backend)
         layers(torch.ones(2))
-    assert not captured
     dynamo = log.dynamo()
     assert dynamo is not None
     (function,) = dynamo.functions
+    assert (function.name, len(function.compilations)) == ("Sequential", len(captured))
+    assert [text_of(span) for span in function.compiled_at] == ["layers.compile(backend=backend)"]
+    if captured:
+        assert (function.skipped, log.records) == ((), ())
+        return
     (skipped,) = function.skipped
     assert (skipped.name, text_of(skipped.span), skipped.is_loss) == (
         "Sequential",
@@ -175,3 +190,17 @@ def test_the_edit_for_dynamic_sizes_of_a_module(tmp_path: Path) -> None:
         "model.compile(fullgraph=True, dynamic=True)"
     )
     assert [source.code(call) for call in calls_of(source, None)] == ["model(torch.ones(2))"]
+
+
+def test_code_in_eager_has_the_reason_and_the_hint_of_why() -> None:
+    def branches(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() if x.sum() > 0 else x.cos()
+
+    log = DynamoLog()
+    with log.listening():
+        torch.compile(branches, backend="eager")(torch.ones(2))
+    (record,) = log.records
+    dynamo = log.dynamo()
+    assert dynamo is not None
+    (entry,) = dynamo.breaks
+    assert record.reason == f"{entry.reason}; {entry.hint}"

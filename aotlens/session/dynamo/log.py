@@ -4,14 +4,14 @@ Invariant: one record per expression, however often Dynamo meets it; the locatio
 if Dynamo stops inside a library.  The facts come from the listener (`aotlens.dynamo`).
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from aotlens.capture.provenance.frames import is_user_file, user_qualname
-from aotlens.dynamo.break_messages import break_sentence
 from aotlens.dynamo.breaks import BreakFacts, is_limit
 from aotlens.dynamo.listener import Listener
-from aotlens.dynamo.records import dynamo_record
+from aotlens.dynamo.records import break_hint, break_reason, dynamo_record
 from aotlens.dynamo.skips import LAYER_OF_TORCH, skip_of
 from aotlens.dynamo.spans import user_frame
 from aotlens.model.dynamo import BreakEffect, Dynamo
@@ -22,6 +22,7 @@ from aotlens.torch_api.dynamo_events import DynamoLoss
 
 __all__ = ["DynamoLog", "first_line"]
 
+_LIMIT = re.compile(r"exceeding the (?P<name>\w+) .*?set to (?P<count>\d+)", re.DOTALL)
 CAUSES: dict[BreakEffect, NotCompiledCause] = {
     "graph split": "graph break",
     "rest in eager": "rest of function",
@@ -63,9 +64,23 @@ class DynamoLog:
         )
         records = [record for facts in self.listener.breaks if (record := _of_break(facts)) is not None]
         limits = filter(is_limit, self.listener.losses)
-        records += dict.fromkeys(record for loss in limits if (record := _of_limit(loss)) is not None)
+        records += dict.fromkeys(record for loss in limits if (record := self._of_limit(loss)) is not None)
         records += self.layers_without_effect()
         return tuple(sorted(records, key=lambda record: order.index(record.cause)))
+
+    def _of_limit(self, loss: DynamoLoss) -> NotCompiled | None:
+        index = user_frame(loss.frames)
+        owner = user_qualname(loss.root.co_qualname, loss.root.co_filename)
+        if not is_user_file(loss.root.co_filename):
+            if index is None:
+                return None
+            owner = loss.frames[index].name or owner
+        span = first_line(loss.root.co_filename, loss.root.co_firstlineno)
+        calls = self.listener.eager_calls(loss.root) or 0
+        code = CODES["recompile limit"]
+        return NotCompiled(
+            _short(owner), owner, "recompile limit", _limit_reason(loss.message), code, span, calls
+        )
 
     def layers_without_effect(self) -> Iterator[NotCompiled]:
         """Yield the layers of torch's own whose `compile()` was called, which compiles nothing."""
@@ -83,19 +98,18 @@ def _of_break(facts: BreakFacts) -> NotCompiled | None:
         if not facts.is_traced or cause == "whole function":
             return None  # a layer of torch's own, which `not_compiled` names
         owner = facts.caller or owner
-    return NotCompiled(_short(owner), owner, cause, break_sentence(facts.message), CODES[cause], facts.span)
+    reason = "; ".join(filter(None, (break_reason(facts), break_hint(facts))))
+    return NotCompiled(_short(owner), owner, cause, reason, CODES[cause], facts.span)
 
 
-def _of_limit(loss: DynamoLoss) -> NotCompiled | None:
-    index = user_frame(loss.frames)
-    owner = user_qualname(loss.root.co_qualname, loss.root.co_filename)
-    if not is_user_file(loss.root.co_filename):
-        if index is None:
-            return None
-        owner = loss.frames[index].name or owner
-    span = first_line(loss.root.co_filename, loss.root.co_firstlineno)
-    reason = break_sentence(loss.message)
-    return NotCompiled(_short(owner), owner, "recompile limit", reason, CODES["recompile limit"], span)
+def _limit_reason(message: str) -> str:
+    """Return what the recompile limit means for the function, in place of torch's advice to raise it."""
+    match = _LIMIT.search(message)
+    limit = f"{match['count']}, `torch._dynamo.config.{match['name']}`" if match else "Dynamo's"
+    return (
+        f"it has as many compilations as the limit allows ({limit}), and calls that need another graph run in"
+        " eager; the value that recompiles it is the one to keep the same, or in a tensor"
+    )
 
 
 def first_line(file: str, line: int) -> Span:
