@@ -218,7 +218,7 @@ class AotlensApp(App[int]):
         elif self.report is not None and event.failure is not None and self._keeps_report(event.failure):
             self.workbench.end_tracing()
         elif event.failure is not None:
-            self.workbench.show_failure(event.failure, event.output)
+            self.workbench.show_failure(event.failure, log_text(event.output, event.failure))
         self._draw_title()
 
     def _keeps_report(self, failure: Failure) -> bool:
@@ -319,7 +319,11 @@ class AotlensApp(App[int]):
     def on_target_chosen(self, event: TargetChosen) -> None:
         if event.index != self.target_index:
             self.target_index = event.index
+            if event.jump is not None and self.report is not None:
+                self.workbench.show_targets(self.report, event.index)
             self._present(())
+        if event.jump is not None:
+            self.workbench.jump(event.jump)
 
     @property
     def elapsed_s(self) -> float:

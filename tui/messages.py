@@ -11,6 +11,7 @@ from aotlens.model.failure import Failure
 if TYPE_CHECKING:  # the first screen of the app loads without the report's records
     from aotlens.model.log import ListedTarget
     from aotlens.model.report import Report, Target, WhatIf
+    from aotlens.view.tabs.tables.rows import Jump
 
 
 class TraceProgress(Message):
@@ -88,11 +89,12 @@ class SourceChanged(Message):
 
 
 class TargetChosen(Message):
-    """The user chose another target."""
+    """The user chose another target, or a row of one of its tabs."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, jump: Jump | None = None) -> None:
         super().__init__()
         self.index = index
+        self.jump = jump
 
 
 class TraceWanted(Message):

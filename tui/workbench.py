@@ -231,7 +231,7 @@ class Workbench(Screen[object]):
         self.subject = replace(self.subject or empty, output=output)
         if failure.file:
             self.sources.forget()
-            self.source.open(failure.file, failure.line or 1)
+            self.source.show_failure(failure)
         self.query_one(FailurePane).query(CodeView).first().focus()
 
     # Tabs.
@@ -254,8 +254,16 @@ class Workbench(Screen[object]):
         self.refresh_bindings()
 
     def jump(self, jump: Jump) -> None:
+        """Open the tab of a jump, and go to its row."""
         index = next(index for index, tab in enumerate(TABS) if jump.tab == tab.name)
         self.open_tab(index, key=jump.key)
+
+    def _follow(self, jump: Jump) -> None:
+        """Go where a line leads, which may be in another target."""
+        if jump.target is None:
+            self.jump(jump)
+        else:
+            self.post_message(TargetChosen(jump.target, jump))
 
     def choose_target(self, index: int) -> None:
         rows = (
@@ -299,7 +307,7 @@ class Workbench(Screen[object]):
             self.pane.main().focus()
             return
         if event.jump is not None:
-            self.jump(event.jump)
+            self._follow(event.jump)
         elif event.link != Link():
             self.source.code.focus()
 

@@ -147,8 +147,8 @@ def _targets(names: list[str]) -> str:
 
 
 def _save_reason(parts: Partitioned) -> str:
-    count = f"{len(parts.saved)} value{'s' if len(parts.saved) != 1 else ''} saved"
-    return f"{count} for the backward by the policy `{parts.policy}`"
+    """Return the step's reason, without a count: `Partition.saved` says which of the values own memory."""
+    return f"values chosen by the policy `{parts.policy}`"
 
 
 def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:

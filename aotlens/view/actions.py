@@ -23,13 +23,10 @@ LEAST_SHARE = 0.02
 DYNAMO_CODES = frozenset({"AL405", "AL406", "AL407", "AL408", "AL409"})
 """Diagnostics that `problems` reports with the seconds they take."""
 
-CURES: dict[str, str] = {
-    "AL301": "`f` on the Saved tab tries it",
-    "AL302": "`f` on the Saved tab tries it",
-    "AL303": "`f` on the Saved tab tries it",
-    "AL701": "`aotlens verify` finds the node",
-}
-"""The key or command that tries the advice of a finding without edits."""
+KEYS: dict[str, str] = dict.fromkeys(("AL301", "AL302", "AL303"), "`f` on the Saved tab tries it")
+"""The key that tries the advice of a finding without edits."""
+COMMANDS: dict[str, str] = {"AL701": "`aotlens verify` finds the node"}
+"""The command that does so."""
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "information", "hint")
 
@@ -46,12 +43,21 @@ class Action:
     gain: str
     """The cost, such as `3.0 MiB of the peak`; empty where it is not known."""
     cure: str
-    """The key or command that applies or tries the fix."""
+    """The command or the key that applies or tries the fix."""
+    is_key: bool
+    """True if `cure` is a key of the terminal app."""
     span: Span | None
     share: float
     """Of the total of its kind, 0 to 1; 0 where that is not known."""
     diagnostic: Diagnostic | None = None
     """The diagnostic that the action belongs to; None for a problem in Dynamo."""
+    target: int | None = None
+    """The index of the target whose diagnostic it is; None if it belongs to the whole report."""
+
+    @property
+    def cure_outside(self) -> str:
+        """Return the cure for readers outside the terminal app, where its keys do nothing."""
+        return f"in `aotlens tui`, {self.cure}" if self.is_key else self.cure
 
     @property
     def rank(self) -> tuple[int, float]:
@@ -62,43 +68,51 @@ class Action:
 
 def what_to_do(report: Report) -> tuple[Action, ...]:
     """At most `MOST_ACTIONS` actions over all targets, the most valuable first."""
-    unique = {(action.code, action.sentence, action.span): action for action in _actions(report)}
+    unique: dict[tuple[str, str, Span | None], Action] = {}
+    for action in _actions(report):
+        unique.setdefault((action.code, action.sentence, action.span), action)
     return tuple(sorted(unique.values(), key=lambda action: action.rank)[:MOST_ACTIONS])
 
 
 def _actions(report: Report) -> Iterator[Action]:
     for diagnostic in report.diagnostics:
         yield from _of_diagnostic(diagnostic)
-    for target in report.targets:
+    for index, target in enumerate(report.targets):
         for diagnostic in target.diagnostics:
-            yield from _of_diagnostic(diagnostic)
+            yield from _of_diagnostic(diagnostic, index)
     if report.dynamo is not None:
         is_log = any(target.frontend == "trace" for target in report.targets)
         yield from _of_dynamo(report.dynamo, is_log)
 
 
-def _of_diagnostic(diagnostic: Diagnostic) -> Iterator[Action]:
+def _of_diagnostic(diagnostic: Diagnostic, target: int | None = None) -> Iterator[Action]:
     """Yield the action of a diagnostic; none if it is neither wrong nor expensive."""
     cost = diagnostic.cost
     is_small = cost is None or cost.share < LEAST_SHARE
     if diagnostic.code in DYNAMO_CODES or (is_small and diagnostic.severity not in ("error", "warning")):
         return
+    cure, is_key = _cure(diagnostic)
     yield Action(
         code=diagnostic.code,
         severity=diagnostic.severity,
         sentence=diagnostic.message,
         gain=cost_text(cost) if cost is not None else "",
-        cure=_cure(diagnostic),
+        cure=cure,
+        is_key=is_key,
         span=diagnostic.span,
         share=cost.share if cost is not None else 0.0,
         diagnostic=diagnostic,
+        target=target,
     )
 
 
-def _cure(diagnostic: Diagnostic) -> str:
+def _cure(diagnostic: Diagnostic) -> tuple[str, bool]:
+    """Return the key or the command, and True if it is a key."""
     if diagnostic.fixes:
-        return f"`a` on the Diagnostics tab: {diagnostic.fixes[0].title}"
-    return CURES.get(diagnostic.code, f"`aotlens rule {diagnostic.code}`")
+        return f"`a` on the Diagnostics tab: {diagnostic.fixes[0].title}", True
+    if diagnostic.code in KEYS:
+        return KEYS[diagnostic.code], True
+    return COMMANDS.get(diagnostic.code, f"`aotlens rule {diagnostic.code}` explains it"), False
 
 
 def _of_dynamo(dynamo: Dynamo, is_log: bool) -> Iterator[Action]:
@@ -113,7 +127,8 @@ def _of_dynamo(dynamo: Dynamo, is_log: bool) -> Iterator[Action]:
         command = "`aotlens why --try-fixes`" if problem.is_editable and not is_log else ""
         cure = ": ".join(filter(None, (command, problem.hint))) or "`aotlens why` says more"
         severity: Severity = "warning" if in_eager else "information"
-        yield Action(problem.code, severity, _sentence(problem), gain, cure, problem.span, share)
+        sentence = _sentence(problem)
+        yield Action(problem.code, severity, sentence, gain, cure, False, problem.span, share)
 
 
 def _sentence(problem: Problem) -> str:

@@ -4,7 +4,8 @@ Invariant: only saved values that own memory are counted. A value that an argume
 keeps alive anyway costs nothing and is counted apart. `view/tabs/saved.py` makes the rows of the tab of them.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 
 from aotlens.model.report import Partition, RecomputedValue, SavedValue, Span
 from aotlens.model.spans import text_of
@@ -56,6 +57,25 @@ def value_name(value: SavedValue | RecomputedValue, text: Callable[[Span], str] 
     """Return the user's name for a value, else the expression that computes it, else its node."""
     name = value.name if isinstance(value, SavedValue) else None
     return name or (text(value.span) if value.span else "") or value.node
+
+
+def same_named(
+    values: Sequence[SavedValue] | Sequence[RecomputedValue], text: Callable[[Span], str] = text_of
+) -> frozenset[str]:
+    """Return the nodes whose name belongs to another value of the same expression and layer as well."""
+    names = {value.node: (value.layer, value.span, value_name(value, text)) for value in values}
+    shared = Counter(names.values())
+    return frozenset(node for node, name in names.items() if shared[name] > 1)
+
+
+def with_node(name: str, nodes: Collection[str], ambiguous: Collection[str]) -> str:
+    """Return `q @ k (clone)` for a value, or the same value of several layers, whose name is ambiguous.
+
+    `nodes` are those of one layer: rows that stand for several nodes of a layer are told apart by their
+    number.
+    """
+    first = next(iter(nodes))
+    return f"{name} ({first})" if len(nodes) == 1 and first in ambiguous and first != name else name
 
 
 def name_at_expression(value: SavedValue | RecomputedValue) -> str:

@@ -13,6 +13,10 @@ _COUNT = re.compile(r"(?:[×x]\d+|[├╰●]) +")
 """What comes before a name: the number of identical layers, or the branch of a tree."""
 _IN_LAYER = re.compile(r"(?P<layer>[\w.–,\[\]]+): (?P<label>\S.*)")
 """A value in a layer, `blocks.0–11: self.mlp(x)`."""
+_WITH_NODE = re.compile(r"(?P<name>.*\S) \((?P<node>\w+)\)")
+"""A name that several values have, with the node that tells them apart: `q @ k (clone_1)`."""
+_LEAST_WITH_NODE = 12
+"""The room in which both parts of such a name can be recognised."""
 _FILE_LINE = re.compile(r"[\w./\\~-]+:\d+")
 _DOTTED = re.compile(r"[\w–,*\[\]$-]+(?:\.[\w–,*\[\]$-]+)+")
 _OPERATOR = re.compile(r"(?:aten|prims|torch\.ops\.\w+)\.(?P<name>[\w.]+)")
@@ -26,7 +30,8 @@ def shortened(text: str, width: int) -> str:
     """Return the text in at most `width` characters.
 
     `blocks.0.attention.qkv.weight` becomes `…attention.qkv.weight`, `×12 blocks.0–11: self.mlp(x)` becomes
-    `×12 …0–11: self.mlp(x)`, and `convert_element_type_12` becomes `conver…type_12`.
+    `×12 …0–11: self.mlp(x)`, `scores.softmax(-1) (clone_1)` becomes `scores.s… (clone_1)`, and
+    `convert_element_type_12` becomes `conver…type_12`.
     """
     if len(text) <= width:
         return text
@@ -35,6 +40,10 @@ def shortened(text: str, width: int) -> str:
     count = _COUNT.match(text)
     if count is not None and count.end() < width - 1:
         return count.group() + shortened(text[count.end() :], width - count.end())
+    with_node = _WITH_NODE.fullmatch(text)
+    if with_node is not None and width >= _LEAST_WITH_NODE:
+        node = f" ({middle_cut(with_node['node'], width // 2 - len(' ()'))})"
+        return shortened(with_node["name"], width - len(node)) + node
     in_layer = _IN_LAYER.fullmatch(text)
     if in_layer is not None:
         return _layer_cut(in_layer["layer"], in_layer["label"], width)

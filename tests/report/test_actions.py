@@ -89,7 +89,7 @@ def test_the_text_says_what_it_is_worth_and_what_tries_it() -> None:
         "     → `aotlens verify` finds the node",
         "  2. AL301  tests/report/sample_model.py:22:34  6.0 MiB of the peak",
         "     `h` keeps 6 MiB",
-        "     → `f` on the Saved tab tries it",
+        "     → in `aotlens tui`, `f` on the Saved tab tries it",
         "",
     ]
 

@@ -22,6 +22,8 @@ from aotlens.view.shorten import shortened
         ("modeling_llama.py:1234", 14, "…llama.py:1234"),
         ("self.mlp(self.norm_2(x))", 14, "self.mlp(self…"),
         ("├ (f32[16, 64], i64[16])", 14, "├ (f32[16, 64…"),
+        ("×2 blocks.0–1: scores.softmax(-1) (clone_1)", 24, "×2 scores.sof… (clone_1)"),
+        ("scores.softmax(-1) (native_layer_norm_12)", 24, "scores.soft… (native…12)"),
         ("weight", 6, "weight"),
         ("cheaper", 6, "cheap…"),
     ],

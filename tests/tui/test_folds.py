@@ -5,8 +5,19 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
-from aotlens.model import Partition, Report, Span, Stage, StageNode, Target, Tensor
+from aotlens.model import (
+    Partition,
+    RecomputedValue,
+    Report,
+    SavedValue,
+    Span,
+    Stage,
+    StageNode,
+    Target,
+    Tensor,
+)
 from aotlens.view.tabs.tables.rows import Column, Jump, LazyRows, Link, Listing, grouped
+from tests.report.sample import sample_report, span, training_target
 from tests.tui.driving import drive, lines, rows, table
 from tui.app import AotlensApp
 from tui.panes.stages import StagesPane
@@ -37,6 +48,38 @@ def test_layers_are_one_row_until_the_key_unfolds_them() -> None:
         assert (rows(app, "saved-table"), shown.key) == (FOLDED, "h.0.b")
 
     drive(scenario)
+
+
+def test_values_of_one_expression_are_told_apart_by_their_nodes() -> None:
+    """Folded, unfolded, and in the Overview; a fold of two values in each layer has their number instead."""
+    up = span("self.up(x)")
+    saved = tuple(
+        SavedValue(node, SHAPE, 8, "new", reason, up, layer=layer)
+        for node, reason, layer in (
+            ("clone", "cheap", "h.0"),
+            ("mm", "costly", "h.0"),
+            ("clone_1", "cheap", "h.1"),
+            ("mm_1", "costly", "h.1"),
+        )
+    )
+    recomputed = tuple(
+        RecomputedValue(node, 8, 4, "cheap", up, layer=layer)
+        for node, layer in (("relu", "h.0"), ("div", "h.0"), ("relu_1", "h.1"), ("div_1", "h.1"))
+    )
+    target = replace(training_target(), partition=Partition("min-cut", saved, recomputed, 32))
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("5")
+        names = [row.split(" | ")[2] for row in rows(app, "saved-table")]
+        assert names == ["×2 h.0–1: self.up(x) (clone)", "×2 h.0–1: self.up(x) (mm)"]
+        assert [row.split(" | ")[1] for row in rows(app, "recomputed")] == ["×4 h.0–1: self.up(x)"]
+        await pilot.press("u")
+        names = [row.split(" | ")[2] for row in rows(app, "saved-table")]
+        assert names == [f"self.up(x) ({node})" for node in ("clone", "mm", "clone_1", "mm_1")]
+        largest = [line for line in lines(app, "overview-lines") if "16 B" in line]
+        assert ["(clone)" in largest[0], "(mm)" in largest[1]] == [True, True]
+
+    drive(scenario, AotlensApp("model.py", report=replace(sample_report(), targets=(target,))))
 
 
 def test_what_a_fold_hides_is_found_and_shown() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from aotlens.model.report import Report, Stage, StageNode, Target
 from aotlens.render.html.build import html_page
+from tests.report.dynamo_sample import sample_dynamo
 from tests.report.sample import sample_report, training_target
 from tests.report.sample_graph import node, output_node, placeholder
 from tests.tui.test_page import in_browser, needs_chromium, sample_page
@@ -236,3 +237,58 @@ def test_stages_show_changes_and_program(tmp_path: Path) -> None:
 
 def test_a_page_of_no_targets_says_so() -> None:
     assert '"targets":[]' in html_page(Report("", "", ""), "x")
+
+
+@pytest.mark.rotates
+@needs_chromium
+def test_what_to_do_and_why_lead_to_their_target_and_tab(tmp_path: Path) -> None:
+    """A key of the terminal app is named with the command that starts it: the page does not have it."""
+    first, second = sample_report().targets
+    found = first.diagnostics
+    targets = (replace(first, diagnostics=()), replace(second, diagnostics=found))
+    report = replace(sample_report(), targets=targets, dynamo=sample_dynamo())
+    script = """
+        const line = having("#panel .goes", "`cache` is changed");
+        const cure = line.textContent.split("→ ")[1].split(":")[0];
+        click(line);
+        await wait();
+        const opened = [document.getElementById("targets").value, page.tab, rows(".selected").length];
+        const fix = having(".detail div", "fix  ").textContent.split("  ").at(-1);
+        tab("Overview");
+        click(having("#panel .goes", "dynamo"));
+        answer([cure, opened, fix, page.tab]);
+    """
+    cure, opened, fix, tab = in_browser(html_page(report, "sample_model.py"), script, tmp_path)
+    assert cure == "in `aotlens tui`, `a` on the Diagnostics tab"
+    assert opened == ["1", "diagnostics", 1]
+    assert fix == "a in `aotlens tui` applies it"
+    assert tab == "why"
+
+
+@pytest.mark.rotates
+@needs_chromium
+def test_a_narrow_table_gives_its_room_to_what_tells_the_rows_apart(tmp_path: Path) -> None:
+    script = """
+        tab("Saved");
+        const cells = [...document.querySelector(".table .row").children];
+        const cut = (cell) => cell.scrollWidth > cell.clientWidth;
+        document.querySelector(".table").style.width = "560px";
+        await until(() => cut(cells.at(-1)));
+        answer([cells.map(cut), cells.map((cell) => cell.textContent)]);
+    """
+    page = html_page(with_one_long_name(), "sample_model.py")
+    cut, shown = in_browser(page, script, tmp_path)
+    assert shown[2].startswith("a_name_of_thirty")
+    assert (cut[2], cut[-1]) == (False, True)
+
+
+def with_one_long_name() -> Report:
+    target = training_target()
+    assert target.partition is not None
+    saved = tuple(
+        replace(value, name="a_name_of_thirty_letters_or_so", reason="reason " * 12)
+        for value in target.partition.saved
+    )
+    return replace(
+        sample_report(), targets=(replace(target, partition=replace(target.partition, saved=saved)),)
+    )

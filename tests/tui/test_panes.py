@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
+from aotlens.model import Target
 from aotlens.model.dynamo import (
     Cause,
     Compilation,
@@ -20,7 +21,7 @@ from aotlens.view.tabs.dynamo import NOTHING
 from aotlens.view.why import dynamo_summary
 from tests.report.sample import sample_report
 from tests.report.sample_graph import span
-from tests.tui.driving import drive, lines, linked, lit, rows, source, table
+from tests.tui.driving import drive, lines, linked, lit, rows, settle, source, table
 from tui.app import AotlensApp
 
 OVERVIEW = """\
@@ -33,7 +34,7 @@ mode      training · torch.compile · torch 2.13.0
 graphs    forward 9 nodes · backward 12 nodes
 inputs    4 parameters, 1 buffer, 2 arguments · steps, cache mutated
 outputs   3 outputs · 2 alias another tensor
-saved     8.0 KiB in 1 value, for the backward · `default` would save 24.0 KiB
+saved     8.0 KiB in 1 value · `default` would save 24.0 KiB
 peak      32.0 KiB: forward, mul_1  line 23
 time      939 ms  codegen 820 ms, joint 60.0 ms, capture 41.5 ms
 
@@ -99,6 +100,37 @@ def test_enter_on_a_line_of_the_overview_opens_its_row() -> None:
         assert lit(app) == ["self.up(x)"]
 
     drive(scenario)
+
+
+@pytest.mark.rotates
+def test_enter_on_what_to_do_opens_the_target_that_it_is_about() -> None:
+    first, second = sample_report().targets
+    report = replace(sample_report(), targets=(replace(first, diagnostics=()), with_copy(second)))
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        assert lines(app, "overview-lines")[0] == "What to do first"
+        await pilot.press("enter")
+        await settle(pilot)
+        chosen = table(app, "diagnostic-table")
+        assert (app.target, app.workbench.pane.TAB) == (report.targets[1], "diagnostics")
+        assert (
+            rows(app, "diagnostic-table")[chosen.cursor].split(" | ")[1],
+            app.workbench.targets.cursor,
+        ) == (
+            "AL101",
+            1,
+        )
+        await pilot.press("a")
+        await settle(pilot)
+        assert app.screen is not app.workbench  # the fix, to be confirmed
+
+    drive(scenario, AotlensApp("model.py", report=report))
+
+
+def with_copy(target: Target) -> Target:
+    """The target with the finding of another one that has a fix."""
+    (copied,) = (each for each in sample_report().targets[0].diagnostics if each.code == "AL101")
+    return replace(target, diagnostics=(copied,))
 
 
 def test_inputs_and_outputs_say_how_each_is_handled() -> None:

@@ -101,7 +101,12 @@ def test_a_failure_shows_the_users_traceback_and_r_retries() -> None:
         traceback = app.workbench.query_one("#traceback")
         assert traceback.text.raw == tuple(RAISED.traceback.splitlines())  # type: ignore[attr-defined]
         assert (source(app).text.file, source(app).cursor) == (str(MODEL), 20)
-        await pilot.press("r")
+        marks = app.workbench.source.marks
+        assert {line: mark.findings for (_, line), mark in marks.items()} == {20: ("AL902",)}
+        await pilot.press("0")
+        log = app.workbench.query_one("#log-text")
+        assert log.text.raw == ("before it failed", *RAISED.traceback.splitlines())  # type: ignore[attr-defined]
+        await pilot.press("1", "r")
         tracing.answer(sample_report())
         await settle(pilot)
         assert (tracing.started, shown_pane(app)) == ([(1, False), (2, True)], "overview")

@@ -12,9 +12,9 @@ from aotlens.model.spans import file_key
 from aotlens.view.ledger import aliasing
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import call_count, gutter_size, signed_bytes
+from aotlens.view.tabs.largest import alive_lines, memory_plot
 from aotlens.view.tabs.ledger import guard_lines, output_details, side_effect_lines
 from aotlens.view.tabs.marks import Mark, line_marks, mark_text
-from aotlens.view.tabs.overview import alive_lines, memory_plot
 from aotlens.view.tabs.source import SourceStore, from_text
 from aotlens.view.tabs.spans import LineIndex
 from aotlens.view.tabs.syntax import python
@@ -210,6 +210,13 @@ def test_the_memory_plot_says_where_the_backward_begins() -> None:
         "       0 B ┼─────────────────────",
         "            forward  backward",
     ]
+
+
+def test_the_names_of_a_narrow_memory_plot_stay_apart() -> None:
+    curve = tuple((f"node_{number}", 1 << 10) for number in range(9))
+    memory = Memory(1 << 10, curve, (), forward_nodes=2)
+    plot_lines = memory_plot(replace(sample_report().targets[0], memory=memory))
+    assert [line.text.strip() for line in plot_lines][-1] == "forward backward"
 
 
 def test_guards_lead_to_the_line_that_asked() -> None:

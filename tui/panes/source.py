@@ -21,6 +21,7 @@ MOST_KERNELS = 99
 
 
 if TYPE_CHECKING:  # the first paint comes before all records of the report
+    from aotlens.model.failure import Failure
     from aotlens.model.report import Report, Target
 
 
@@ -55,6 +56,15 @@ class SourcePane(Vertical):
             self.open(span.file, span.line)
         elif self.file:
             self.open(self.file, self.code.cursor)
+
+    def show_failure(self, failure: Failure) -> None:
+        """Mark the line of a failure, and go to it; marks of an earlier report may no longer fit the text."""
+        from aotlens.diagnostics.failures import from_failure  # with the report's records
+        from aotlens.model.report import Report
+
+        report = Report("", "", "", diagnostics=(from_failure(failure),))
+        self.marks = line_marks(report, None)
+        self.open(failure.file or self.file, failure.line or 1)
 
     def open(self, file: str, line: int = 1, *, coloured: bool = True) -> None:
         """Show a file with the cursor on a line."""

@@ -70,7 +70,7 @@ class LineList(RowList):
         first, *rest = text.wrap(self.app.console, width)
         if not rest:
             return [first]
-        again = Text(" ", end="").join(rest)
+        again = Text(" ", end="").join(_stripped(piece) for piece in rest)
         again.no_wrap = False
         return [
             first,
@@ -105,3 +105,9 @@ class LineList(RowList):
 
     def row_copy(self, index: int) -> str:
         return self._physical[index][0].text.strip()
+
+
+def _stripped(piece: Text) -> Text:
+    """Return a line without the blanks at which it was broken."""
+    piece.rstrip()
+    return piece

@@ -65,7 +65,10 @@ class Encoder:
         return [[self.span(span) for span in spans] for spans in (link.primary, link.secondary)]
 
     def line(self, line: Line) -> Json:
-        jump: Json = [line.jump.tab, self.string(line.jump.key)] if line.jump is not None else NONE
+        jump: Json = NONE
+        if line.jump is not None:
+            target: list[Json] = [] if line.jump.target is None else [line.jump.target]
+            jump = [line.jump.tab, self.string(line.jump.key), *target]
         return [[self.part(part) for part in line.parts], self.link(line.link), jump, int(line.wrap)]
 
     def lines(self, lines: Iterable[Line]) -> list[object]:
@@ -100,7 +103,14 @@ class Encoder:
                 [self.string(listing.rows.key(index)), cells, self.link(listing.rows.link(index)), *own]
             )
         columns = [
-            [column.title, column.align, int(column.grows), column.widest, int(column.largest_first)]
+            [
+                column.title,
+                column.align,
+                int(column.grows),
+                column.widest,
+                int(column.largest_first),
+                int(not column.drop),
+            ]
             for column in listing.columns
         ]
         data: dict[str, object] = {"kind": "table", "columns": columns, "rows": rows, "empty": listing.empty}

@@ -22,15 +22,17 @@ function appendParts(element, parts) {
 }
 
 const NAME = /^(?:(?:[×x]\d+|[├╰●]) +)?(?:[\w–,*[\]$-]+(?:\.[\w–,*[\]$-]+)+|(?=.*[_\d])[\w–*]+)$/;
+const WITH_NODE = /\S (\(\w+\))$/;
 const SHORT_NAME = 14, TAIL = 12;
 
 /** A cell: a name that does not fit loses its middle, since its end tells it from the others; else the end is cut. */
 function appendCell(element, part) {
   const text = data.strings[part[0]];
   appendParts(element, [part]);
-  if (text.length <= SHORT_NAME || !NAME.test(text)) return;
+  const node = text.match(WITH_NODE);
+  if (text.length <= SHORT_NAME || !(node || NAME.test(text))) return;
   const span = element.lastChild, last = text.slice(-TAIL), word = last.search(/[._]/);
-  const tail = word >= 0 ? last.slice(word) : last;
+  const tail = node ? node[1] : word >= 0 ? last.slice(word) : last;
   span.replaceChildren(make("span", "name-start", text.slice(0, -tail.length)), make("span", "", tail));
   span.classList.add("name");
 }
@@ -202,7 +204,12 @@ class Table {
     for (let at = 0; at < this.rows.length; at += step) measure(this.rows[at][1]);
     for (let at = 0; at < this.groups.length; at += step) measure(this.groups[at][0]);
     this.template = this.columns
-      .map(([, , grows, widest], at) => (grows ? `minmax(${Math.min(sizes[at], 14)}ch, 1fr)` : `minmax(0, ${Math.min(sizes[at], widest)}ch)`))
+      .map(([, , grows, widest, , identifies], at) => {
+        if (grows) return `minmax(${Math.min(sizes[at], 14)}ch, 1fr)`;
+        const natural = `${Math.min(sizes[at], widest)}ch`;
+        // What tells the rows apart gets its room before the columns that a narrow terminal leaves out.
+        return `minmax(${identifies ? `min(${natural}, 40%)` : 0}, ${natural})`;
+      })
       .join(" ");
     this.head.style.gridTemplateColumns = this.template;
     this.drawHead();

@@ -104,7 +104,8 @@ class Page {
   go(link, jump) {
     if (link) this.source.show(link, true);
     if (!jump) return;
-    const [tab, text] = jump, key = data.strings[text];
+    const [tab, text, target] = jump, key = data.strings[text];
+    if (target !== undefined && data.targets[target] !== this.target) this.openTarget(target);
     if (!this.target.tabs.some((one) => one.id === tab)) return;
     if (tab !== this.tab) this.goTab(tab);
     if (key) this.find(key);

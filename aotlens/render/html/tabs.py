@@ -8,6 +8,7 @@ from aotlens.render.html.encode import Encoder, Json
 from aotlens.render.html.graphs import graph_choice, stage_choice
 from aotlens.render.html.plots import chart_block
 from aotlens.view.kernels import kernel_texts
+from aotlens.view.tabs.actions import action_lines
 from aotlens.view.tabs.charts import frontier_chart, memory_chart
 from aotlens.view.tabs.diagnostics import diagnostic_details, diagnostic_listing
 from aotlens.view.tabs.dynamo import all_dynamo_lines
@@ -68,7 +69,7 @@ def tabs(report: Report, target: Target, encoder: Encoder) -> list[object]:
         ("diagnostics", "Diagnostics", build.diagnostics()),
     )
     if report.dynamo is not None:
-        rows = (*rows, ("dynamo", "Dynamo", build.dynamo()))
+        rows = (*rows, ("why", "Why", build.dynamo()))
     if report.ranks is not None:
         rows = (*rows, ("ranks", RANKS, build.ranks()))
     return [{"id": name, "title": title, "blocks": list(blocks)} for name, title, blocks in rows]
@@ -77,7 +78,7 @@ def tabs(report: Report, target: Target, encoder: Encoder) -> list[object]:
 def dynamo_tabs(dynamo: Dynamo, encoder: Encoder) -> list[object]:
     """Return the one tab of a report without targets, as made by `aotlens why`."""
     block = encoder.lines_block(all_dynamo_lines(dynamo))
-    return [{"id": "dynamo", "title": "Dynamo", "blocks": [block]}]
+    return [{"id": "why", "title": "Why", "blocks": [block]}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class _Tabs:
     def overview(self) -> Iterator[Json]:
         content = overview(self.report, self.target)
         sections = (
-            titled(ACTIONS, content.actions),
+            titled(ACTIONS, tuple(action_lines(self.report, self.target, has_keys=False))),
             content.facts,
             titled(SAVED, content.saved),
             titled(COSTLY, content.costly),
@@ -199,7 +200,8 @@ class _Tabs:
         texts = {file: self.encoder.sources.get(file) for file in files}
         sources = {file: "\n".join(text.raw) + "\n" for file, text in texts.items() if not text.problem}
         more = [
-            self._details(diagnostic_details(diagnostic, self.target, sources)) for diagnostic in findings
+            self._details(diagnostic_details(diagnostic, self.target, sources, has_keys=False))
+            for diagnostic in findings
         ]
         yield self.encoder.table(diagnostic_listing(self.report, self.target), more)
 

@@ -33,4 +33,4 @@ def _lines(action: Action, number: int, width: int) -> Iterator[Text]:
         head.append(f"  {action.gain}", "bold")
     yield head
     yield from paragraph(action.sentence, width, _INDENT)
-    yield from paragraph(f"→ {action.cure}", width, _INDENT, "green")
+    yield from paragraph(f"→ {action.cure_outside}", width, _INDENT, "green")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from aotlens.model.report import Report, Target
 from aotlens.model.spans import line_text
-from aotlens.view.actions import what_to_do
+from aotlens.view.actions import Action, what_to_do
 from aotlens.view.tabs.diagnostics import diagnostic_key, severity_part
 from aotlens.view.tabs.marks import all_diagnostics
 from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
@@ -12,8 +12,11 @@ from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
 MOST_DIAGNOSTICS = 6
 
 
-def action_lines(report: Report, target: Target) -> Iterator[Line]:
-    """Yield the most valuable findings of all targets, each with its cost and the key that tries its fix."""
+def action_lines(report: Report, target: Target, *, has_keys: bool = True) -> Iterator[Line]:
+    """Yield the most valuable findings of all targets, each with its cost and what tries its fix.
+
+    `has_keys` is False where the keys of the terminal app do nothing.
+    """
     home = target.file
     for number, action in enumerate(what_to_do(report), 1):
         role = "information" if action.gain else action.severity
@@ -22,11 +25,17 @@ def action_lines(report: Report, target: Target) -> Iterator[Line]:
             Part(f"{line_text(action.span, home):<8} ", "place"),
             Part(f"{action.gain}: " if action.gain else "", "saved"),
             Part(action.sentence),
-            Part(f"  → {action.cure}", "dim"),
+            Part(f"  → {action.cure if has_keys else action.cure_outside}", "dim"),
         )
         link = Link((action.span,) if action.span else ())
-        key = diagnostic_key(action.diagnostic) if action.diagnostic is not None else ""
-        yield Line(parts, link, Jump("diagnostics", key))
+        yield Line(parts, link, _jump(action), wrap=True)
+
+
+def _jump(action: Action) -> Jump:
+    """Return the row of its diagnostic, in the target that has it."""
+    if action.diagnostic is None:
+        return Jump("why")
+    return Jump("diagnostics", diagnostic_key(action.diagnostic), action.target)
 
 
 def diagnostic_lines(report: Report, target: Target) -> Iterator[Line]:

@@ -56,10 +56,13 @@ def diagnostic_listing(report: Report, target: Target | None) -> Listing:
 
 
 def diagnostic_details(
-    diagnostic: Diagnostic, target: Target | None, sources: dict[str, str]
+    diagnostic: Diagnostic, target: Target | None, sources: dict[str, str], *, has_keys: bool = True
 ) -> Iterator[Line]:
-    """Yield the message, the related lines, and each fix as a difference; `sources` are the texts of the
-    edited files."""
+    """Yield the message, the related lines, and each fix as a difference.
+
+    `sources` are the texts of the edited files; `has_keys` is False where the keys of the terminal app do
+    nothing.
+    """
     home = target.file if target else None
     yield Line((Part(f"{diagnostic.code}  ", diagnostic.severity), Part(diagnostic.severity, "dim")))
     yield Line((Part(diagnostic.message),), Link((diagnostic.span,) if diagnostic.span else ()), wrap=True)
@@ -68,7 +71,8 @@ def diagnostic_details(
         yield Line(parts, Link((item.span,)), wrap=True)
     for fix in diagnostic.fixes:
         yield Line()
-        yield Line((Part("fix  ", "accent"), Part(fix.title, "title"), Part("  a applies it", "dim")))
+        applies = "  a applies it" if has_keys else "  a in `aotlens tui` applies it"
+        yield Line((Part("fix  ", "accent"), Part(fix.title, "title"), Part(applies, "dim")))
         yield from difference(fix, sources)
     if not diagnostic.fixes:
         yield Line((Part("no automatic fix", "dim"),))

@@ -5,38 +5,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aotlens.diagnostics.failures import FAILURE_FAMILY
-from aotlens.model.report import Memory, Partition, Report, SavedValue, Target, Verdict
-from aotlens.model.spans import line_text, texts
-from aotlens.view.fold import Fold, alive_folds, fold, lifetime
+from aotlens.model.report import Memory, Partition, Report, Target, Verdict
+from aotlens.model.spans import line_text
 from aotlens.view.ledger import kind_name
 from aotlens.view.logs import UNKNOWN_WHY, listed_text, processes_text, unknown_kinds_text
 from aotlens.view.names import first_names, node_in_phase
 from aotlens.view.origins import unknown_text
-from aotlens.view.plots import plot
 from aotlens.view.quantities import call_count, counted, human_bytes, human_ms, per_call
-from aotlens.view.reasons import reason_text
-from aotlens.view.saved import layer_value_name, owning, saved_total
+from aotlens.view.saved import saved_total
 from aotlens.view.tabs.actions import action_lines, diagnostic_lines
 from aotlens.view.tabs.dynamo import DYNAMO, dynamo_lines, dynamo_part
 from aotlens.view.tabs.gpu import blocker_lines, costly_lines, gpu_parts
+from aotlens.view.tabs.largest import MOST_SAVED, alive_lines, memory_plot, peak_link, saved_lines
 from aotlens.view.tabs.ledger import sites_link
 from aotlens.view.tabs.ranks import RANKS, rank_lines
-from aotlens.view.tabs.saved import by_bytes, same_layer, saved_link
 from aotlens.view.tabs.tables.rows import VERDICT_ROLES, Jump, Line, Link, Part
 from aotlens.view.tabs.tradeoffs import tradeoff_lines
 from aotlens.view.tabs.wrapper import ordered_steps
 from aotlens.view.why import dynamo_counts
 
-MOST_SAVED = 5
-MOST_ALIVE = 5
 MOST_STEPS = 5
-TIGHT_STEPS = 2
-TIGHT_ACTIONS = 2
-"""Lines about the wrapper on a small first screen."""
-PLOT_WIDTH, PLOT_HEIGHT = 48, 6
-FEWEST_POINTS = 8
-"""A curve with fewer nodes is shown by its peak alone."""
+TIGHT_STEPS, TIGHT_ACTIONS = 2, 2
+"""Lines on a small first screen about the wrapper, and about what to do."""
 LABEL_WIDTH = 10
+WIDEST = 10_000
+"""The width of a line where nothing is cut or wrapped."""
 
 ACTIONS = "What to do first"
 SAVED, STEPS, FOUND = "Largest saved values", "On each call the wrapper", "Diagnostics"
@@ -73,12 +66,12 @@ class Overview:
     below: tuple[tuple[Line, ...], ...]
     """Further sections, with their titles."""
 
-    def lines(self, room: int | None = None) -> tuple[Line, ...]:
+    def lines(self, room: int | None = None, width: int = WIDEST) -> tuple[Line, ...]:
         """Return the whole tab.
 
-        In `room` rows the first screen shows: what was compiled, peak memory and its line, the largest saved
-        values, the wrapper steps, and the findings. Where the roomy form does not fit, the tight one comes
-        first.
+        In `room` rows of `width` cells the first screen shows: what was compiled, peak memory and its line,
+        the largest saved values, the wrapper steps, and the findings. Where the roomy form does not fit, the
+        tight one comes first.
         """
         since = titled("Since the last trace", self.changed)
         answered = spaced(
@@ -91,7 +84,7 @@ class Overview:
                 titled(FOUND, self.diagnostics),
             )
         )
-        if room is not None and len(answered) > room:
+        if room is not None and drawn_rows(answered, width) > room:
             tight = self._tight(room - len(since))
             answered = spaced(((*tight[:1], *since, *tight[1:]), self.further_facts))
         costly, blockers = titled(COSTLY, self.costly), titled(BLOCKERS, self.blockers)
@@ -99,8 +92,8 @@ class Overview:
 
     def _tight(self, room: int) -> tuple[Line, ...]:
         """Return the first screen of a small terminal: every answer, and as many findings as fit."""
-        lines = [*labelled("do first", self.actions[:TIGHT_ACTIONS])]
-        lines += [*self.tight_facts, *self.saved[:MOST_SAVED]]
+        lines = [*labelled("do first", self.actions[:TIGHT_ACTIONS]), *self.tight_facts]
+        lines = [*(replace(line, wrap=False) for line in lines), *self.saved[:MOST_SAVED]]
         most = max(TIGHT_STEPS, room - len(lines) - len(self.diagnostics))
         fits = len(self.steps) <= most
         steps = self.steps if fits else (*self.steps[: most - 1], more_steps(self.applied - most + 1))
@@ -153,6 +146,11 @@ def spaced(sections: Sequence[tuple[Line, ...]]) -> tuple[Line, ...]:
     return tuple(lines)
 
 
+def drawn_rows(lines: Sequence[Line], width: int) -> int:
+    """Return about how many rows the lines take: a wrapped one takes several."""
+    return sum(-(-len(line.text) // width) or 1 if line.wrap else 1 for line in lines)
+
+
 def labelled(label: str, lines: tuple[Line, ...]) -> tuple[Line, ...]:
     """Lines beside one label, not below a heading."""
     labelled_lines = []
@@ -192,9 +190,8 @@ def lacking_facts(report: Report) -> Iterator[Line]:
             yield fact("in eager", *parts, link=link, jump=Jump("diagnostics"))
     if report.incomplete is not None:
         failed = any(diagnostic.code.startswith(FAILURE_FAMILY) for diagnostic in report.diagnostics)
-        yield fact(
-            "missing", Part(report.incomplete, "error" if failed else "warning"), jump=Jump("diagnostics")
-        )
+        why = Part(report.incomplete, "error" if failed else "warning")
+        yield replace(fact("missing", why, jump=Jump("diagnostics")), wrap=True)
     if report.dynamo is not None and any(dynamo_counts(report.dynamo)):
         yield fact("dynamo", dynamo_part(report.dynamo), jump=Jump("why"))
     if report.log is not None and (listed := listed_text(report.log)):
@@ -251,7 +248,7 @@ def verdict_fact(verdict: Verdict) -> Line:
 
 def saved_fact(partition: Partition) -> Line:
     size, _, number = saved_total(partition).partition(" in ")
-    parts = [Part(size, "saved"), Part(f" in {number}, for the backward")]
+    parts = [Part(size, "saved"), Part(f" in {number}")]
     if partition.budget is not None:
         parts.append(Part(f" · budget {human_bytes(partition.budget.asked_bytes)}"))
     elif partition.default_bytes is not None and partition.default_bytes != partition.saved_bytes:
@@ -293,88 +290,6 @@ def memory_fact(memory: Memory, target: Target) -> Line:
     node = f": {node_in_phase(memory.peak_node, memory.peak_phase)}" if memory.peak_node else ""
     size = Part(human_bytes(memory.peak_bytes), "saved")
     return fact("peak", size, Part(node, "name"), Part(where, "place"), link=peak_link(memory))
-
-
-def peak_link(memory: Memory) -> Link:
-    """Return each expression whose value is alive at the peak, once."""
-    return Link(tuple(dict.fromkeys(live.span for live in memory.live_at_peak if live.span is not None)))
-
-
-def memory_plot(target: Target) -> Iterator[Line]:
-    """Live bytes at each node, forward then backward."""
-    memory = target.memory
-    if memory is None or len(memory.curve) < FEWEST_POINTS:
-        return
-    link = peak_link(memory)
-    rows = plot([value for _, value in memory.curve], PLOT_WIDTH, PLOT_HEIGHT)
-    for number, row in enumerate(rows):
-        label = human_bytes(memory.peak_bytes) if number == 0 else ""
-        yield Line(
-            (Part(f"{label:>10} {'┤' if label else '│'}", "dim"), Part(row, "saved")),
-            link if label else Link(),
-        )
-    both = 0 < memory.forward_nodes < len(memory.curve)
-    edge = round(len(rows[0]) * memory.forward_nodes / len(memory.curve)) if both else 0
-    names = f"{'forward':<{edge}}backward" if edge else f"{len(memory.curve)} nodes"
-    yield Line((Part(f"{'0 B':>10} ┼{'─' * len(rows[0])}", "dim"),))
-    yield Line((Part(f"{'':>12}{names}", "dim"),))
-
-
-def alive_lines(target: Target) -> Iterator[Line]:
-    """Yield the largest values alive at the peak, identical layers folded, with their lifetimes."""
-    if target.memory is None:
-        return
-    for group in alive_folds(target.memory)[:MOST_ALIVE]:
-        first, size = group.first, sum(value.bytes for value in group.items)
-        parts = (
-            Part(f"{human_bytes(size):>9}  ", "saved"),
-            Part(f"{group.label} {group.times}".strip(), "name"),
-            Part(f"  {first.kind}, {lifetime(first, target.file)}", "dim"),
-        )
-        yield Line(parts, Link((first.span,) if first.span is not None else ()))
-
-
-def saved_lines(target: Target) -> Iterator[Line]:
-    """Yield the largest saved values, identical layers folded as in `aotlens inspect`."""
-    partition = target.partition
-    if partition is None:
-        return
-    dear = by_bytes(owning(partition))
-    text_at = texts()
-    unordered = fold(dear, lambda saved: layer_value_name(saved, text_at), same_layer)
-    folds = sorted(unordered, key=lambda group: -total_bytes(group))
-    shown = folds[:MOST_SAVED]
-    same = Counter(fold_label(group) for group in shown)
-    labels = [fold_label(group, same[fold_label(group)] > 1) for group in shown]
-    for group, label in zip(shown, labels, strict=True):
-        yield fold_line(group, label, target.file)
-    if not dear:
-        yield Line((Part("nothing beyond what is alive anyway", "dim"),))
-    if rest := folds[MOST_SAVED:]:
-        number, size = sum(len(group.items) for group in rest), sum(total_bytes(group) for group in rest)
-        text = f"{human_bytes(size):>9}  in {counted(number, 'more value')}"
-        yield Line((Part(text, "dim"),), jump=Jump("saved"))
-
-
-def total_bytes(group: Fold[SavedValue]) -> int:
-    return sum(saved.bytes for saved in group.items)
-
-
-def fold_label(group: Fold[SavedValue], ambiguous: bool = False) -> str:
-    """`weights ×4` for the same value of four layers; with its node where two have the same expression."""
-    node = f"({group.first.node})" if ambiguous else ""
-    return " ".join(part for part in (group.label, group.times, node) if part)
-
-
-def fold_line(group: Fold[SavedValue], label: str, home: str | None) -> Line:
-    first = group.first
-    parts = (
-        Part(f"{human_bytes(total_bytes(group)):>9}  ", "saved"),
-        Part(f"{line_text(first.span, home):<8}  ", "place"),
-        Part(label, "name"),
-        Part(f"  {reason_text(first)}", "dim"),
-    )
-    return Line(parts, saved_link(first), Jump("saved", f"saved:{first.node}"))
 
 
 def step_lines(target: Target) -> Iterator[Line]:

@@ -16,8 +16,10 @@ from aotlens.view.saved import (
     layer_value_name,
     owning_recomputed,
     recomputed_total,
+    same_named,
     saved_total,
     value_name,
+    with_node,
 )
 from aotlens.view.tabs.tables.rows import (
     Cells,
@@ -87,6 +89,7 @@ def saved_listing(target: Target) -> Listing:
     partition, home = target.partition, target.file
     records = by_bytes(partition.saved) if partition else ()
     text_at = texts()
+    ambiguous = same_named(records, text_at)
     groups = grouped(records, lambda saved: layer_value_name(saved, text_at), same_layer)
     group_bytes = {group: sum(records[index].bytes for index in group.positions) for group in groups}
     longest_bar = max((*group_bytes.values(), *(saved.bytes for saved in records)), default=0)
@@ -95,7 +98,7 @@ def saved_listing(target: Target) -> Listing:
         return (
             size_part(saved.bytes) if saved.bytes else ZERO,
             Part(bar(saved.bytes, longest_bar, BAR_WIDTH), "saved"),
-            Part(value_name(saved, text_at), "name"),
+            Part(with_node(value_name(saved, text_at), (saved.node,), ambiguous), "name"),
             Part(saved.tensor.short(), "tensor"),
             Part(line_of(saved.span, home), "place"),
             str(len(saved.used_by)),
@@ -110,7 +113,9 @@ def saved_listing(target: Target) -> Listing:
         total_bytes = group_bytes[group]
         size = size_part(total_bytes) if total_bytes else ZERO
         drawn = Part(bar(total_bytes, longest_bar, BAR_WIDTH), "saved")
-        return (size, drawn, Part(group.label, "name"), *cells_of(records[group.positions[0]])[3:])
+        values = [records[index] for index in group.positions]
+        name = with_node(group.label, in_first_layer(values), ambiguous)
+        return (size, drawn, Part(name, "name"), *cells_of(values[0])[3:])
 
     return Listing(
         SAVED_COLUMNS,
@@ -126,6 +131,11 @@ def same_layer(saved: SavedValue) -> tuple[object, ...]:
     return (saved.span, saved.tensor.short(), saved.bytes, saved.owner, saved.reason)
 
 
+def in_first_layer(values: Sequence[SavedValue] | Sequence[RecomputedValue]) -> tuple[str, ...]:
+    """Return the nodes that a folded row stands for in its first layer."""
+    return tuple(value.node for value in values if value.layer == values[0].layer)
+
+
 def nothing(partition: Partition | None) -> str:
     return NOTHING_SAVED if partition is None else "nothing is saved for the backward"
 
@@ -135,11 +145,12 @@ def recomputed_listing(target: Target) -> Listing:
     partition, home = target.partition, target.file
     records = largest_recomputed(partition) if partition else ()
     text_at = texts()
+    ambiguous = same_named(records, text_at)
 
     def cells_of(value: RecomputedValue) -> Cells:
         return (
             size_part(value.bytes),
-            Part(value_name(value, text_at), "name"),
+            Part(with_node(value_name(value, text_at), (value.node,), ambiguous), "name"),
             Part(human_flops(value.flops), "", value.flops),
             Part(line_of(value.span, home), "place"),
             value.code,
@@ -163,7 +174,8 @@ def recomputed_listing(target: Target) -> Listing:
         values = [records[index] for index in group.positions]
         size, work = sum(value.bytes for value in values), sum(value.flops for value in values)
         done = Part(human_flops(work), "", work)
-        return (size_part(size), Part(group.label, "name"), done, *cells_of(values[0])[3:])
+        name = with_node(group.label, in_first_layer(values), ambiguous)
+        return (size_part(size), Part(name, "name"), done, *cells_of(values[0])[3:])
 
     ordered = sorted(groups, key=lambda group: -sum(records[index].bytes for index in group.positions))
     empty = "nothing is recomputed" if partition else NOTHING_SAVED

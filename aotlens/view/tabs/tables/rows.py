@@ -65,6 +65,8 @@ class Jump:
 
     tab: str
     key: str = ""
+    target: int | None = None
+    """The index in the report of the target whose tab it is; None for the open target."""
 
 
 Cells = tuple[Cell, ...]
