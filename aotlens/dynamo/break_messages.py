@@ -7,7 +7,10 @@ import re
 
 from aotlens.model.dynamo import BreakEffect
 
-__all__ = ["EFFECTS", "break_code", "break_sentence", "message_parts"]
+__all__ = ["EFFECTS", "EXPLICIT", "break_code", "break_reason", "break_sentence", "message_parts"]
+
+EXPLICIT = "GB0025"
+"""A call of `torch._dynamo.graph_break()`: the user's, or torch's own, as in `Optimizer.step`."""
 
 EFFECTS: tuple[tuple[str, BreakEffect], ...] = (
     ("Failed to handle graph break gracefully", "function in eager"),
@@ -33,6 +36,24 @@ def message_parts(message: str) -> tuple[str, str, str]:
     what = root.strip().partition("\n")[0].rstrip(".")
     explanation, hint = _EXPLANATION.search(root), _HINT.search(root)
     return what, _first_sentence(explanation[1]) if explanation else "", _joined(hint[1]) if hint else ""
+
+
+_VAGUE = (
+    "Dynamo does not support this",
+    "This is",
+    "Currently",
+    "`torch.compile` currently can't trace this",
+)
+"""The beginnings of explanations of torch's that do not name what they explain."""
+
+
+def break_reason(code: str, what: str, explanation: str, in_library: bool) -> str:
+    """Return in one sentence what Dynamo encountered, and why it cannot trace it."""
+    if code == EXPLICIT and in_library:
+        return "the library breaks the graph here on purpose"
+    if explanation.startswith(_VAGUE):
+        return f"{what}: {explanation}"
+    return explanation or what
 
 
 def break_sentence(message: str) -> str:

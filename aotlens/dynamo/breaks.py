@@ -18,7 +18,6 @@ from aotlens.torch_api.dynamo_events import DynamoLoss
 
 __all__ = [
     "CAPTURED_WHOLE",
-    "EXPLICIT",
     "BreakFacts",
     "Breaks",
     "enclosing_qualname",
@@ -30,8 +29,6 @@ SEVERITY: tuple[BreakEffect, ...] = ("graph split", "error", "rest in eager", "f
 CAPTURED_WHOLE = frozenset({"GB0124", "GB0036"})
 """Breaks that do not occur under `fullgraph=True`, which captures data-dependent numbers and sizes."""
 
-EXPLICIT = "GB0025"
-"""A call of `torch._dynamo.graph_break()`: the user's, or torch's own, as in `Optimizer.step`."""
 GENERATOR = "GB0003"
 """A generator that Dynamo is asked to compile by itself."""
 

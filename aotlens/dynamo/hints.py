@@ -3,7 +3,11 @@
 Invariant: a hint names an edit that removes the break; other codes show torch's first hint.
 """
 
-__all__ = ["hint_of", "library_hint"]
+from dataclasses import dataclass
+
+from aotlens.dynamo.break_messages import EXPLICIT
+
+__all__ = ["Library", "break_hint", "hint_of", "library_hint"]
 
 HINTS: dict[str, str] = {
     "GB0170": "compute both sides and choose with `torch.where`, or use `torch.cond`; for a check,"
@@ -45,6 +49,24 @@ def hint_of(code: str, text: str, torchs: str) -> str:
         is_warning = text.startswith(("warnings.warn(", "warn("))
         return WARN if is_warning else "call it outside of the compiled function and pass its value"
     return HINTS.get(code, torchs)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Where a break stands whose innermost line is not the user's."""
+
+    is_package: bool
+    """Whether it is an installed package, and neither torch nor Python's own modules."""
+    is_called: bool
+    """Whether compiled code of the user's calls it; otherwise it is compiled by itself."""
+
+
+def break_hint(code: str, text: str, torchs: str, library: Library | None, reason: str) -> str:
+    """Return what to do about a break, which may stand in a library below the user's line."""
+    is_explicit = code == EXPLICIT
+    if library is not None and (is_explicit or library.is_package or not library.is_called):
+        return library_hint(code, reason, is_explicit or library.is_called)
+    return hint_of(code, text, torchs)
 
 
 def library_hint(code: str, reason: str, calls_library: bool) -> str:

@@ -7,11 +7,12 @@ nothing is counted twice.
 from collections.abc import Iterator, Mapping, Sequence
 
 from aotlens.capture.provenance.frames import is_first_party_file, is_user_file
-from aotlens.dynamo.breaks import CAPTURED_WHOLE, EXPLICIT, BreakFacts, enclosing_qualname
+from aotlens.dynamo.break_messages import break_reason
+from aotlens.dynamo.breaks import CAPTURED_WHOLE, BreakFacts, enclosing_qualname
 from aotlens.dynamo.compile_time import FIRST_RUN, OTHER, Clock
 from aotlens.dynamo.graph_edges import EdgeOperator, user_line
 from aotlens.dynamo.guard_names import user_name
-from aotlens.dynamo.hints import hint_of, library_hint
+from aotlens.dynamo.hints import Library, break_hint
 from aotlens.dynamo.listener import CompilationFacts, FunctionFacts, Listener, MeasuredGuards
 from aotlens.dynamo.skips import skip_of
 from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
@@ -35,13 +36,10 @@ from aotlens.model.report import Target
 from aotlens.model.source import Span
 from aotlens.torch_api.caches import dynamo_cache_counts
 
-__all__ = ["break_hint", "break_reason", "dynamo_record"]
+__all__ = ["dynamo_record", "hint_at", "reason_at"]
 
 MOST_LINES = 100
 """The most user lines with Dynamo's time, the costliest first."""
-
-VAGUE = ("Dynamo does not support this", "This is", "Currently", "`torch.compile` currently can't trace this")
-"""The beginnings of explanations of torch's that do not name what they explain."""
 
 DYNAMO_PHASES = ("Dynamo", "guards")
 
@@ -143,8 +141,8 @@ def _break(facts: BreakFacts, listener: Listener) -> Break:
         span=facts.span,
         text=facts.text,
         code=facts.code,
-        reason=break_reason(facts),
-        hint=break_hint(facts),
+        reason=reason_at(facts),
+        hint=hint_at(facts),
         effect=facts.effect,
         related=facts.related,
         splits=tuple(facts.splits),
@@ -157,22 +155,18 @@ def _break(facts: BreakFacts, listener: Listener) -> Break:
     )
 
 
-def break_hint(facts: BreakFacts) -> str:
-    """Return what to do about a break, which may stand in a package below the user's line."""
-    is_in_package = facts.code == EXPLICIT or any(is_user_file(line.span.file) for line in facts.related)
-    is_called = enclosing_qualname(facts) in facts.splits
-    if facts.related and (is_in_package or not is_called):
-        return library_hint(facts.code, facts.explanation, is_called or facts.code == EXPLICIT)
-    return hint_of(facts.code, facts.text, facts.hint)
+def hint_at(facts: BreakFacts) -> str:
+    """Return what to do about a break."""
+    library = None
+    if facts.related:
+        is_package = any(is_user_file(line.span.file) for line in facts.related)
+        library = Library(is_package, enclosing_qualname(facts) in facts.splits)
+    return break_hint(facts.code, facts.text, facts.hint, library, facts.explanation)
 
 
-def break_reason(facts: BreakFacts) -> str:
+def reason_at(facts: BreakFacts) -> str:
     """Return why Dynamo stops, in one sentence."""
-    if facts.code == EXPLICIT and facts.related:
-        return "the library breaks the graph here on purpose"
-    if facts.explanation.startswith(VAGUE):
-        return f"{facts.what}: {facts.explanation}"
-    return facts.explanation or facts.what
+    return break_reason(facts.code, facts.what, facts.explanation, in_library=bool(facts.related))
 
 
 def _crossing(facts: BreakFacts, listener: Listener) -> Mapping[int, int]:

@@ -63,6 +63,8 @@ def compiled_function(facts: CompilationFacts, locate: Locate) -> CompiledFuncti
     line = int(number) if number.isdigit() and len(number) < 10 else 0
     if name == "inner" and file.endswith(_WRAPPER_FILE) and (wrapped := _wrapped(facts)) is not None:
         return wrapped
+    if not name and (first := _first_of_frame(facts)) is not None:
+        return compiled_function(first, locate)
     resumed = _RESUMED.search(name)
     if resumed is None:
         span = locate(Line(file, line, name, ""), None)
@@ -72,6 +74,18 @@ def compiled_function(facts: CompilationFacts, locate: Locate) -> CompiledFuncti
     span = locate(stopped, None)
     own = enclosing_name(span.file, span.line, resumed[1])
     return CompiledFunction(file, line, own, f"after line {span.line}", break_line=stopped)
+
+
+def _first_of_frame(facts: CompilationFacts) -> CompilationFacts | None:
+    """Return an earlier compilation of the same code: the one that reaches the recompile limit names none."""
+    frame = facts.compilation.id.partition("/")[0]
+    for compilation in facts.process.compilations:
+        if compilation is facts.compilation:
+            return None
+        first = CompilationFacts(compilation)
+        if compilation.id.partition("/")[0] == frame and first.metric("co_name"):
+            return first
+    return None
 
 
 def _texts_at_breaks(process: Process) -> Mapping[tuple[str, int], str]:

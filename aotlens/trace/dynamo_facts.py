@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from aotlens.dynamo.break_messages import EFFECTS, break_code, message_parts
+from aotlens.dynamo.break_messages import EFFECTS, break_code, break_reason, message_parts
+from aotlens.dynamo.hints import Library, break_hint
 from aotlens.dynamo.user_names import state_names, user_name
 from aotlens.model.dynamo import (
     Break,
@@ -200,21 +201,27 @@ def _breaks(facts: CompilationFacts, owner: str, locate: Locate) -> Iterator[Bre
             continue
         line = _user_line(facts, frames) or stopped
         related = (Related(locate(stopped, None), f"Dynamo stops here, in `{stopped.function}`"),)
+        library = None if line is stopped else Library(_is_package(stopped.file), line in frames)
         root = _root_cause(body)
         what, explanation, hint = message_parts(root)
         effect: BreakEffect = next((kind for words, kind in EFFECTS if body.startswith(words)), "graph split")
-        reason = f"{what}: {explanation}" if explanation else what
+        code = break_code(text)
         yield Break(
             locate(line, None),
             line.code,
-            break_code(text),
-            reason,
-            hint,
+            code,
+            break_reason(code, what, explanation, in_library=library is not None),
+            break_hint(code, line.code, hint, library, explanation),
             effect,
             related if line is not stopped else (),
             splits=(owner,) if effect == "graph split" else (),
             compilations=(facts.compilation.id,),
         )
+
+
+def _is_package(file: str) -> bool:
+    """Return True for a file of an installed package other than torch."""
+    return bool(re.search(r"/(?:site|dist)-packages/(?!torch/)", file))
 
 
 def _body(text: str) -> str:

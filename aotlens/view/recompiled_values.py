@@ -109,14 +109,14 @@ _MOST_VALUES = 5
 _MOST_FORMS = 3
 
 
-_NUMBER = re.compile(r"-?\b\d[\w.]*")
+_CONSTANT = re.compile(r"'[^']*'|-?\b\d[\w.]*")
 
 
 def failed_guard_words(value: RecompiledValue) -> str:
     """`the guard x.shape[0] == 2 failed with 3, 4, …, then 2 <= x.shape[0] failed with 1`."""
     forms: dict[str, list[Cause]] = {}
     for cause in value.causes:
-        forms.setdefault(_NUMBER.sub("#", cause.guard), []).append(cause)
+        forms.setdefault(_CONSTANT.sub("#", cause.guard), []).append(cause)
     shown = [_failed_with(causes) for causes in forms.values()][:_MOST_FORMS]
     return f"the guard {', then '.join(shown)}"
 

@@ -238,7 +238,7 @@ def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) 
         hint,
         value.seconds,
         value.unended,
-        value.is_normal,
+        value.is_normal and not is_limit,
         value.name,
         "AL407",
         value.kind in EDITED_KINDS,

@@ -71,8 +71,10 @@ def test_texts_of_a_hostile_log_cannot_act_on_the_editor(tmp_path: Path) -> None
     script = _project(tmp_path, "logs", "breaks")
     (packed,) = (tmp_path / "logs").iterdir()
     evil = "\x1b]0;owned\x07 [run](command:evil) <img src=x onerror=alert(1)> \u202e"
-    text = gzip.decompress(packed.read_bytes()).decode().replace("Failed to trace builtin", evil)
-    packed.write_bytes(gzip.compress(text.encode()))
+    text = gzip.decompress(packed.read_bytes()).decode()
+    shown = "Dynamo does not know how to trace builtin operator"
+    assert shown in text
+    packed.write_bytes(gzip.compress(text.replace(shown, evil).encode()))
     with Process(*REAL, forked=True) as process:
         client = process.client
         client.initialize(tmp_path)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from aotlens.capture.provenance.frames import is_user_file, user_qualname
 from aotlens.dynamo.breaks import BreakFacts, is_limit
 from aotlens.dynamo.listener import Listener
-from aotlens.dynamo.records import break_hint, break_reason, dynamo_record
+from aotlens.dynamo.records import dynamo_record, hint_at, reason_at
 from aotlens.dynamo.skips import LAYER_OF_TORCH, skip_of
 from aotlens.dynamo.spans import user_frame
 from aotlens.model.dynamo import BreakEffect, Dynamo
@@ -98,7 +98,7 @@ def _of_break(facts: BreakFacts) -> NotCompiled | None:
         if not facts.is_traced or cause == "whole function":
             return None  # a layer of torch's own, which `not_compiled` names
         owner = facts.caller or owner
-    reason = "; ".join(filter(None, (break_reason(facts), break_hint(facts))))
+    reason = "; ".join(filter(None, (reason_at(facts), hint_at(facts))))
     return NotCompiled(_short(owner), owner, cause, reason, CODES[cause], facts.span)
 
 

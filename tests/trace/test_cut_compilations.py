@@ -1,0 +1,52 @@
+"""Compilations of a log that say less than others: one in which the log stops, one that reaches the limit."""
+
+from pathlib import Path
+
+from aotlens.model.dynamo import DynamoFunction
+from aotlens.render.text.why import why_text
+from aotlens.trace.build import build_report
+from aotlens.trace.logs.reader import open_trace
+from tests.trace.log_text import compiled, record
+
+METRICS = {
+    "co_name": "f",
+    "co_filename": "/home/u/net.py",
+    "co_firstlineno": 3,
+    "entire_frame_compile_time_s": 1.5,
+}
+LIMIT = {
+    "fail_reason": "Dynamo recompile limit exceeded: recompile_limit",
+    "entire_frame_compile_time_s": 0.1,
+}
+
+
+def functions_of(folder: Path, text: str) -> tuple[tuple[DynamoFunction, ...], str]:
+    (folder / "a.log").write_text(text)
+    report = build_report(open_trace(folder / "a.log"), "test")
+    assert report.dynamo is not None
+    return report.dynamo.functions, why_text(report)
+
+
+def compilation(number: int, metrics: dict[str, object] | None) -> str:
+    where = compiled() | {"frame_id": 0, "frame_compile_id": number}
+    start = record("dynamo_start", {"stack": []}, None, **where)
+    again = record("recompile_reasons", {}, "0/0: L['k'] == 1", **where) if number else ""
+    ended = "" if metrics is None else record("compilation_metrics", metrics, None, **where)
+    return start + again + ended
+
+
+def test_a_compilation_in_which_the_log_stops_did_not_end(tmp_path: Path) -> None:
+    stopped = dict(METRICS)
+    functions, text = functions_of(tmp_path, compilation(0, stopped) + compilation(1, None))
+    ended = {entry.id: entry.has_ended for function in functions for entry in function.compilations}
+    assert ended == {"0/0": True, "0/1": False}
+    assert "1 compilation did not end" in text.splitlines()[0]
+    assert " 0.0 ms" not in text
+
+
+def test_the_attempt_that_reaches_the_limit_belongs_to_its_function(tmp_path: Path) -> None:
+    """Its metrics name no function."""
+    functions, text = functions_of(tmp_path, compilation(0, dict(METRICS)) + compilation(1, dict(LIMIT)))
+    (function,) = functions
+    assert (function.name, function.limit_hit, function.eager_calls) == ("f", True, None)
+    assert "an unknown number" in " ".join(text.split())
