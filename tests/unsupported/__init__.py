@@ -3,7 +3,7 @@
 Each raises its case by itself: it makes its arguments, compiles, and calls what was compiled.
 """
 
-from tests.unsupported import autograd, export, memory, operators, python, sizes
+from tests.unsupported import autograd, export, gpu, memory, operators, python, sizes
 from tests.unsupported.example import Example
 
 EXAMPLES: tuple[Example, ...] = (
@@ -13,4 +13,5 @@ EXAMPLES: tuple[Example, ...] = (
     *python.EXAMPLES,
     *sizes.EXAMPLES,
     *export.EXAMPLES,
+    *gpu.EXAMPLES,
 )

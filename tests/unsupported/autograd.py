@@ -121,3 +121,24 @@ def counter_of_another_shape() -> None:
         return CountsInBackward.apply(x, calls)
 
     count(torch.ones(3, requires_grad=True), torch.zeros(3)).sum().backward()
+
+
+@shows("saved-under-hooks-then-written")
+def a_result_that_is_scaled_after_it_was_packed() -> None:
+    @aotlens.compile(options=EAGER)
+    def scaled(x: Tensor) -> Tensor:
+        return (x * 2).exp().mul_(3)
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.clone(), lambda packed: packed):
+        scaled(torch.ones(3, requires_grad=True))
+
+
+@shows("lost-for-derivative")
+def a_second_derivative_through_noise() -> None:
+    @aotlens.compile(options=EAGER)
+    def noisy(x: Tensor) -> Tensor:
+        return (x + torch.rand(3)).sin()
+
+    x = torch.ones(3, requires_grad=True)
+    (gradient,) = torch.autograd.grad(noisy(x).sum(), x, create_graph=True)
+    gradient.sum().backward()

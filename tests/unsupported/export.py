@@ -239,3 +239,13 @@ def buffer_that_is_replaced() -> None:
             return (x - self.mean,)
 
     aotlens.aot_export_module(Averages(), [torch.ones(3)], trace_joint=False)
+
+
+@shows("export-frozen-storage")
+def a_write_to_what_dropout_returns() -> None:
+    class Drops(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor]:
+            dropped = nn.functional.dropout(x, 0.0)
+            return (dropped.mul_(6),)
+
+    aotlens.aot_export_module(Drops(), (torch.ones(2),), trace_joint=False, pre_dispatch=True)

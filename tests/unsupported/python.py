@@ -6,6 +6,7 @@ import random
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensorMode
 
 import aotlens
 from tests.unsupported.example import EAGER, Example, collector
@@ -205,3 +206,15 @@ def object_with_a_tensor() -> None:
         return x * batch.weights
 
     aotlens.aot_function(scale, fw_compiler=lambda graph, inputs: graph)(torch.ones(3), Batch())
+
+
+@shows("unexpected-fake")
+def a_fake_tensor_from_elsewhere() -> None:
+    mode = FakeTensorMode()
+    x, offset = mode.from_tensor(torch.ones(2)), mode.from_tensor(torch.ones(2))
+
+    class Adds(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor]:
+            return (x + offset,)
+
+    aotlens.aot_module_simplified(Adds(), (x,), aotlens.nop)
