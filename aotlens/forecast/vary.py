@@ -12,10 +12,11 @@
 
 import ast
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["VariedName", "VaryError", "parse_vary"]
+__all__ = ["VariedName", "VaryError", "parse_options", "parse_vary"]
 
 What = Literal["size", "shared size", "dtype", "requires_grad", "value", "mode"]
 
@@ -47,6 +48,8 @@ class VariedName:
                 return f"{self.name}.shape[{self.dim}]"
             case "dtype" | "requires_grad":
                 return f"{self.name}.{self.what}"
+            case "mode":
+                return " or ".join(map(str, self.values))
             case _:
                 return self.name
 
@@ -70,6 +73,17 @@ def parse_vary(text: str) -> VariedName:
             return VariedName("dtype", match["name"], tuple(text.removeprefix("torch.") for text in texts))
         return VariedName("requires_grad", match["name"], tuple(map(_literal, texts)))
     return VariedName("value", name, tuple(map(_literal, texts)))
+
+
+def parse_options(texts: Sequence[str]) -> tuple[VariedName, ...]:
+    """Parse all options; `train` and `eval`, or `grad` and `no_grad`, are values of one mode."""
+    names: dict[object, VariedName] = {}
+    for index, name in enumerate(map(parse_vary, texts)):
+        is_training = name.name in ("train", "eval")
+        key = ("mode", is_training) if name.what == "mode" else ("option", index)
+        known = names.get(key)
+        names[key] = name if known is None else replace(known, values=(*known.values, *name.values))
+    return tuple(names.values())
 
 
 def _size(text: str) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aotlens.forecast.vary import VariedName, VaryError, parse_vary
+from aotlens.forecast.vary import VariedName, VaryError, parse_options, parse_vary
 from aotlens.model.codec import dumps, loads
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.recompilations import ForecastAxis
@@ -69,6 +69,16 @@ SCALED = script("def f(x, y, k=2):\n    return (x * y).sum(1) * k\n", "f(torch.o
 )
 def test_an_option_is_read(text: str, expected: VariedName) -> None:
     assert parse_vary(text) == expected
+
+
+def test_both_modes_of_a_module_are_one_option() -> None:
+    options = parse_options(["train", "k=2", "no_grad", "eval", "k=3"])
+    assert [(option.text, option.values) for option in options] == [
+        ("train or eval", ("train", "eval")),
+        ("k", (2,)),
+        ("no_grad", ("no_grad",)),
+        ("k", (3,)),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from aotlens.errors import TargetError
 from aotlens.forecast.forecast import Budget
 from aotlens.forecast.probe import Probe, ScriptIsDone, names_of, with_eager_backend
 from aotlens.forecast.recorded_call import RecordedCall
-from aotlens.forecast.vary import parse_vary
+from aotlens.forecast.vary import parse_options
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.report import Report
 from aotlens.session.run import ScriptEnd, run_to_end
@@ -29,7 +29,7 @@ def forecast_script(
     path: str, argv: Sequence[str], variations: Sequence[str], seconds: float
 ) -> tuple[ScriptEnd, Report]:
     """Return how the script ended, and the effect of other arguments on what it compiles."""
-    probe = Probe(tuple(map(parse_vary, variations)), Budget(seconds))
+    probe = Probe(parse_options(variations), Budget(seconds))
 
     def work() -> None:
         script = load_script(path)
