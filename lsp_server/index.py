@@ -68,16 +68,30 @@ class Spot:
 
     @property
     def results(self) -> list[StageNode]:
-        """Return the values of the expression: its nodes that the rest of the forward reads.
+        """Return the values of the expression: the nodes of its first run that the rest of the forward reads.
 
         Empty where nothing reads it, for example where it is returned or only writes.
         """
         inside = {node.name for node in self.forward}
         return [
             node
-            for node in self.forward
+            for node in _first_run(self.forward)
             if any(reader not in inside for reader in self.readers.get(node.name, ()))
         ]
+
+
+def _first_run(nodes: Sequence[StageNode]) -> Sequence[StageNode]:
+    """Return the nodes of the first of several runs of one expression, in a loop or in each layer.
+
+    Runs of the same operators from the same lines follow each other; where the layers differ, the first layer
+    is the first run.
+    """
+    keys = [(node.target, node.spans[:1]) for node in nodes]
+    for length in range(1, len(keys) // 2 + 1):
+        if len(keys) % length == 0 and keys[length:] == keys[:-length]:
+            return nodes[:length]
+    layers = [node.layer for node in nodes if node.layer is not None]
+    return [node for node in nodes if node.layer in (None, layers[0])] if layers else nodes
 
 
 @dataclass(frozen=True, slots=True)

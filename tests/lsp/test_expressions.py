@@ -57,6 +57,37 @@ def test_the_type_is_that_of_the_expression_and_not_of_the_first_or_last_operato
     assert headline(training(), MAX, "y.max(1)") == "`y.max(1)` · (`f32[4]`, `i64[4]`) · `aten.max`"
 
 
+def in_layers(count: int, odd: bool = False) -> Target:
+    """The same two operators in each layer; the first one has another operator where it is odd."""
+    nodes: list[StageNode] = []
+    for layer in range(count):
+        more = [call("sin", "aten.sin.default", ("x",), "f32[2]", NORM)] if odd and not layer else []
+        mm = call(f"mm_{layer}", "aten.mm.default", ("x",), "f32[4, 8]", NORM)
+        unbind = call(f"unbind_{layer}", "aten.unbind.int", (mm.name,), None, NORM)
+        parts = [call(f"part_{layer}_{n}", f"getitem[{n}]", (unbind.name,), "f32[8]", NORM) for n in (0, 1)]
+        use = call(f"add_{layer}", "aten.add.Tensor", tuple(part.name for part in parts), "f32[8]", USE)
+        nodes += [replace(node, layer=f"blocks.{layer}") for node in (*more, mm, unbind, *parts, use)]
+    end = call(
+        "end", "aten.cat.default", tuple(node.name for node in nodes if node.spans == (USE,)), "f32[8]", MAX
+    )
+    return replace(training(), stages=(Stage("forward", "joint", (*nodes, end), ""),))
+
+
+def in_a_loop() -> Target:
+    """The target of `in_layers`, without layers."""
+    target = in_layers(3)
+    nodes = tuple(replace(node, layer=None) for node in target.stages[0].nodes)
+    return replace(target, stages=(replace(target.stages[0], nodes=nodes),))
+
+
+@pytest.mark.parametrize(
+    "target", [in_layers(3), in_layers(3, odd=True), in_a_loop()], ids=["layers", "odd", "loop"]
+)
+def test_the_type_of_an_expression_that_runs_several_times_is_that_of_one_run(target: Target) -> None:
+    assert headline(target, NORM, "f(x).unbind()").startswith("`f(x).unbind()` · (`f32[8]`, `f32[8]`) · ")
+    assert headline(target, USE, "a + b").startswith("`a + b` · `f32[8]` · ")
+
+
 def test_a_long_expression_is_cut_in_its_middle() -> None:
     first = headline(training(), NORM, "norm(" + "x + " * 30 + "x)").partition(" · ")[0]
     assert len(first) == 63
