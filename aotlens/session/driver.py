@@ -18,6 +18,7 @@ from aotlens.model.dynamo import Dynamo
 from aotlens.model.eager import NotCompiled
 from aotlens.model.failure import Failure
 from aotlens.model.report import Target
+from aotlens.observe import observing
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
 from aotlens.session.collector import Collector, StopScript
@@ -131,9 +132,7 @@ class Driver:
         stages = self._collector.listening(self._on_stage, self._on_target)
         emulation = self._emulation()
         with stages, intercepting_compile(self._router(plan)), emulation, self._log.listening():
-            if plan.runs:
-                self._hooks.on_stage("run", "")
-            with _stopping_quietly():
+            with _stopping_quietly(), self._announcing_run() if plan.runs else nullcontext():
                 self._run_script(script, module, plan)
             self._collector.stop_counting()
             self.not_compiled = not_compiled(self._collector, self._log)
@@ -141,6 +140,13 @@ class Driver:
                 self._collector.add_failure(failure)
             for target in plan.examples:
                 self._compile_examples(module, target)
+
+    @contextmanager
+    def _announcing_run(self) -> Iterator[None]:
+        """Announce that the script runs: at its start, and again after each target that it compiled."""
+        self._hooks.on_stage("run", "")
+        with observing(on_compiled=lambda compiled: self._hooks.on_stage("run", "")):
+            yield
 
     def _on_stage(self, stage: str) -> None:
         self._hooks.on_stage(stage, self._target)

@@ -55,6 +55,18 @@ def test_progress_is_shown_until_the_report_is_there() -> None:
             "› tracing MLP.forward: joint",
             "building the report",
         ]
+        for stage, detail in (("run", ""), ("capture", "Head.forward"), ("run", "")):
+            tracing.progress(stage, detail)
+        await settle(pilot)
+        phases = [re.sub(r" +[\d.]+ (ms|s)$", "", line).strip() for line in lines(app, "progress-lines")[2:7]]
+        assert phases == [
+            "+ importing torch",
+            "+ reading your script",
+            "+ tracing Head.forward",
+            "› running your script",
+            "building the report",
+        ]
+        assert right_title(app).startswith("running your script ")
         tracing.answer(sample_report(), "step 0 loss 4.2\n")
         await settle(pilot)
         assert (shown_pane(app), right_title(app)) == ("overview", "traced in 1.2 s")

@@ -9,8 +9,9 @@ import pytest
 
 from aotlens.model.codec import decode
 from aotlens.model.report import Report, Target
+from aotlens.view.progress import phase_of
 from aotlens.worker.client import WorkerClient
-from aotlens.worker.protocol import Answer, TraceOptions
+from aotlens.worker.protocol import Answer, Progress, TraceOptions
 from tests.worker.limits import begun
 
 LIMIT_S = 150.0
@@ -150,6 +151,18 @@ def test_a_training_script_is_stopped_when_it_repeats(client: WorkerClient, scri
     assert answer.stopped
     assert answer.report is not None
     assert "its targets only repeated" in str(answer.report["incomplete"])
+
+
+def test_the_script_runs_on_after_a_target_is_traced(client: WorkerClient, script: Path) -> None:
+    phases: list[str] = []
+
+    def progressed(progress: Progress) -> None:
+        kind = phase_of(progress.stage, progress.detail).kind
+        phases.extend([kind] if phases[-1:] != [kind] else [])
+
+    options = TraceOptions(repeat_limit_s=0.0)
+    trace(client, script, TRAINING, options=options, on_progress=progressed, fresh=True)
+    assert phases == ["import", "run", "tracing", "run", "report"]
 
 
 EVALUATION = """

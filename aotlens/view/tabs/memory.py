@@ -35,7 +35,7 @@ CURVE_COLUMNS = (
     Column("change", widest=11, narrowest=9, align="right", drop=1, largest_first=True),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
     Column("node", widest=30, narrowest=12, grows=True),
-    Column("phase", widest=9, narrowest=2, drop=2),
+    Column("phase", widest=9, narrowest=8, drop=2),
     Column("line", widest=40, narrowest=4, align="right"),
 )
 ALIVE_COLUMNS = (
@@ -44,7 +44,7 @@ ALIVE_COLUMNS = (
     Column("value", widest=40, narrowest=28, grows=True),
     Column("node", widest=24, narrowest=10, drop=4),
     Column("alive as", widest=24, narrowest=8, drop=1),
-    Column("created in", widest=9, narrowest=2, drop=2),
+    Column("created in", widest=10, narrowest=10, drop=2),
     Column("line", widest=40, narrowest=4, align="right"),
 )
 

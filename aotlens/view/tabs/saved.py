@@ -41,7 +41,7 @@ ZERO = Part("0", "dim", 0)
 SAVED_COLUMNS = (
     Column("saved", widest=9, narrowest=9, align="right", largest_first=True),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=2),
-    Column("value", widest=48, narrowest=26),
+    Column("value", widest=48, narrowest=30),
     Column("tensor", widest=24, narrowest=18, drop=3),
     Column("line", widest=40, narrowest=4, align="right"),
     Column("uses", widest=4, narrowest=4, align="right", drop=4, largest_first=True),
@@ -50,7 +50,7 @@ SAVED_COLUMNS = (
 )
 RECOMPUTED_COLUMNS = (
     Column("not saved", widest=9, narrowest=9, align="right", largest_first=True),
-    Column("value", widest=36, narrowest=20),
+    Column("value", widest=48, narrowest=30),
     Column("work", widest=11, narrowest=11, align="right", drop=1, largest_first=True),
     Column("line", widest=40, narrowest=4, align="right"),
     Column("why", widest=18, narrowest=6),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aotlens.model.failure import Failure
 from aotlens.model.spans import file_name
-from aotlens.view.progress import PHASES, STARTING, Phase
+from aotlens.view.progress import PHASES, STARTING, Phase, PhaseKind
 from aotlens.view.quantities import COMPARED, counted, human_ms, human_seconds
 from aotlens.view.tabs.tables.rows import VERDICT_ROLES, Line, Part
 from aotlens.view.verdicts import WORST_FIRST
@@ -101,14 +101,22 @@ def _lacking(report: Report | None) -> tuple[Part, ...]:
 
 
 def progress_lines(name: str, state: TraceState, elapsed_s: float) -> tuple[Line, ...]:
-    """Return the finished and the remaining phases of a trace, until there is a first result."""
+    """Return the finished and the remaining phases of a trace, until there is a first result.
+
+    A script runs on after each of its targets is traced, so a phase may come again; its times are added up.
+    """
     lines = [Line((Part(f"Tracing {name}", "title"),)), Line()]
-    ends_s = [began_s for _, began_s in state.phases[1:]]
-    for (phase, began_s), end_s in zip(state.phases, ends_s, strict=False):
-        lines.append(_phase_line("+", "ok", phase.words, end_s - began_s))
-    running, began_s = state.phases[-1]
-    lines.append(_phase_line("›", "accent", str(running), elapsed_s - began_s))
-    reached = {phase.kind for phase, _ in state.phases}
+    ends_s = [*(began_s for _, began_s in state.phases[1:]), elapsed_s]
+    seconds: dict[PhaseKind, float] = {}
+    reached: dict[PhaseKind, Phase] = {}
+    for (phase, began_s), end_s in zip(state.phases, ends_s, strict=True):
+        seconds[phase.kind] = seconds.get(phase.kind, 0.0) + end_s - began_s
+        reached[phase.kind] = phase
+    running = state.phases[-1][0]
+    for kind, phase in reached.items():
+        is_running = phase is running
+        mark, role = ("›", "accent") if is_running else ("+", "ok")
+        lines.append(_phase_line(mark, role, str(phase) if is_running else phase.words, seconds[kind]))
     last = max((index for index, phase in enumerate(PHASES) if phase.kind in reached), default=0)
     lines += [Line((Part(f"    {phase.words}", "dim"),)) for phase in PHASES[last + 1 :]]
     lines += [Line(), Line((Part("Esc cancels", "dim"),))]
