@@ -29,10 +29,12 @@ MOVING = ("list.", "text.", "map.", "focus.", "tab.", "help")
 
 
 def commands(app: "AotlensApp", screen: Screen[object]) -> Iterable[SystemCommand]:
-    """Yield the commands as sentences, each with its key."""
+    """Yield the commands as sentences, each once and with its first key."""
+    named: set[str] = set()
     for active in app.workbench.active_bindings.values():
         binding = active.binding
-        if binding.id and active.enabled and not binding.id.startswith(MOVING):
+        if binding.id and active.enabled and not binding.id.startswith(MOVING) and binding.id not in named:
+            named.add(binding.id)
             act = partial(app.run_action, binding.action, active.node)
             yield SystemCommand(sentence_of(binding), f"Key {app.get_key_display(binding)}", act)
     for index, (shown, label, _) in enumerate(CHOICES):

@@ -1,5 +1,6 @@
 """Screens over the app: the keys, and the question before a file is edited."""
 
+from dataclasses import replace
 from typing import ClassVar, Protocol
 
 from textual.app import App, ComposeResult
@@ -111,8 +112,9 @@ class ConfirmScreen(ModalScreen[int]):
         box = self.query_one(Vertical)
         several = len(self.choices) > 1
         box.border_title = f"{title} ({self.selected + 1} of {len(self.choices)})" if several else title
-        box.border_subtitle = f"y writes the file · n cancels{' · ← → another fix' if several else ''}"
-        self.query_one(LineList).show(lines)
+        box.border_subtitle = f"y writes the file · n cancels{' · ← → another one' if several else ''}"
+        # Nothing is cut: these are the lines that the file will have.
+        self.query_one(LineList).show(tuple(replace(line, wrap=True) for line in lines))
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(self.selected if yes else -1)

@@ -8,6 +8,7 @@ from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from aotlens.model import Report
+from aotlens.view.tabs.tables.rows import Line, Part
 from tests.report.sample import MODEL, sample_report
 from tests.tui.driving import NARROW, drive, lines, lit, rows, select, settle, source, table
 from tui import editing
@@ -15,6 +16,7 @@ from tui.app import AotlensApp
 from tui.panes.registry import CHOICES
 from tui.screens import ConfirmScreen, HelpScreen
 from tui.widgets.key_bar import KeyBar
+from tui.widgets.lines import LineList
 from tui.widgets.theme import DARK, LIGHT
 
 
@@ -189,6 +191,18 @@ def moved(report: Report, path: Path) -> Report:
     from aotlens.model import dumps, loads
 
     return loads(dumps(report).replace(str(MODEL), str(path)))
+
+
+def test_a_long_line_of_a_fix_is_shown_whole() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        app.push_screen(ConfirmScreen((("fix", (Line((Part("+ " + "word " * 40 + "end"),)),)),)))
+        await settle(pilot)
+        rows = app.screen.query_one(LineList)
+        shown = [rows.row_text(index, 80).plain for index in range(rows.row_count)]
+        assert len(shown) > 1
+        assert shown[-1].endswith("end")
+
+    drive(scenario)
 
 
 @pytest.mark.rotates

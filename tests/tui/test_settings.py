@@ -94,6 +94,7 @@ def test_palette_entries_are_sentences_with_their_keys() -> None:
         await pilot.press("5")
         offered = {command.title: command for command in commands(app, app.screen)}
         assert [title for title in offered if not title.endswith(".")] == []
+        assert len(list(commands(app, app.screen))) == len(offered)
         sort = offered["Sort the table by its next column."]
         assert sort.help == "Key o"
         assert "Open the tab Graph." in offered

@@ -8,11 +8,7 @@ from textual.widget import Widget
 from aotlens.view.tabs.overview import Overview, overview
 from aotlens.view.tabs.spans import covers
 from tui.panes.base import Pane, Subject
-from tui.widgets.lines import HANGING_INDENT, LineList
-from tui.widgets.row_list import MARKER_WIDTH
-
-INDENTS = len(HANGING_INDENT) + MARKER_WIDTH
-"""The cells of a wrapped line that hold no text."""
+from tui.widgets.lines import LineList
 
 
 class OverviewPane(Pane):
@@ -32,11 +28,7 @@ class OverviewPane(Pane):
 
     def _arrange(self) -> None:
         """Choose the lines of the first screen by its height."""
-        lines = (
-            self.overview.lines(self.size.height or None, max(1, self.size.width - INDENTS))
-            if self.overview is not None
-            else ()
-        )
+        lines = self.overview.lines(self.size.height or None) if self.overview is not None else ()
         if lines != self.query_one(LineList).lines:
             self.query_one(LineList).show(lines)
 

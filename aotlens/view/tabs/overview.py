@@ -28,8 +28,6 @@ MOST_STEPS = 5
 TIGHT_STEPS, TIGHT_ACTIONS = 2, 2
 """Lines on a small first screen about the wrapper, and about what to do."""
 LABEL_WIDTH = 10
-WIDEST = 10_000
-"""The width of a line where nothing is cut or wrapped."""
 
 ACTIONS = "What to do first"
 SAVED, STEPS, FOUND = "Largest saved values", "On each call the wrapper", "Diagnostics"
@@ -66,12 +64,13 @@ class Overview:
     below: tuple[tuple[Line, ...], ...]
     """Further sections, with their titles."""
 
-    def lines(self, room: int | None = None, width: int = WIDEST) -> tuple[Line, ...]:
+    def lines(self, room: int | None = None) -> tuple[Line, ...]:
         """Return the whole tab.
 
-        In `room` rows of `width` cells the first screen shows: what was compiled, peak memory and its line,
-        the largest saved values, the wrapper steps, and the findings. Where the roomy form does not fit, the
-        tight one comes first.
+        In `room` rows the first screen shows: what to do, what was compiled, peak memory and its line, the
+        largest saved values, the wrapper steps, and the findings. Where the roomy form does not fit, the
+        tight one comes first. A sentence about what to do is never cut in the roomy form, even if it needs
+        more rows than the screen has.
         """
         since = titled("Since the last trace", self.changed)
         answered = spaced(
@@ -84,7 +83,7 @@ class Overview:
                 titled(FOUND, self.diagnostics),
             )
         )
-        if room is not None and drawn_rows(answered, width) > room:
+        if room is not None and len(answered) > room:
             tight = self._tight(room - len(since))
             answered = spaced(((*tight[:1], *since, *tight[1:]), self.further_facts))
         costly, blockers = titled(COSTLY, self.costly), titled(BLOCKERS, self.blockers)
@@ -144,11 +143,6 @@ def spaced(sections: Sequence[tuple[Line, ...]]) -> tuple[Line, ...]:
         if section:
             lines += [*([Line()] if lines else []), *section]
     return tuple(lines)
-
-
-def drawn_rows(lines: Sequence[Line], width: int) -> int:
-    """Return about how many rows the lines take: a wrapped one takes several."""
-    return sum(-(-len(line.text) // width) or 1 if line.wrap else 1 for line in lines)
 
 
 def labelled(label: str, lines: tuple[Line, ...]) -> tuple[Line, ...]:
