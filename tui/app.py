@@ -27,7 +27,14 @@ from textual.screen import Screen
 
 from aotlens.view.progress import phase_of
 from aotlens.view.tabs.source import SourceStore
-from aotlens.view.tabs.trace_state import TraceState, log_text, progress_lines, state_parts, title_parts
+from aotlens.view.tabs.trace_state import (
+    TraceState,
+    failed_count,
+    log_text,
+    progress_lines,
+    state_parts,
+    title_parts,
+)
 from tui.endings import exit_code
 from tui.keys import APP_BINDINGS
 from tui.panes.base import Subject
@@ -376,7 +383,8 @@ class AotlensApp(App[int]):
     def _draw_title(self) -> None:
         left = title_parts(self.subject_name, self.report, self.target)
         right = state_parts(self.state, self.report, self.elapsed_s)
-        self.workbench.show_title(left, right, is_failure=self.state.has_failed)
+        failed = self.state.has_failed or (self.report is not None and failed_count(self.report) > 0)
+        self.workbench.show_title(left, right, is_failure=failed)
 
     # Ending.
 

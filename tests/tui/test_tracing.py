@@ -10,7 +10,7 @@ from rich.console import Console
 from textual.pilot import Pilot
 
 from aotlens.diagnostics.failures import from_failure
-from aotlens.model import SavedValue, encode
+from aotlens.model import Diagnostic, SavedValue, encode
 from aotlens.model.failure import Failure
 from aotlens.model.report import Verdict
 from aotlens.worker.protocol import Answer
@@ -191,6 +191,41 @@ def test_a_new_trace_says_what_changed() -> None:
         tracing.answer(new)
         await settle(pilot)
         assert right_title(app) == "nothing changed · traced in 1.2 s"
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_examples_that_fail_beside_others_are_shown_as_failed() -> None:
+    tracing = FakeTracing()
+    failed = tuple(Diagnostic(code, "error", f"no {code}", None) for code in ("AL902", "AL906"))
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.answer(replace(sample_report(), diagnostics=failed))
+        await settle(pilot)
+        assert right_title(app) == "2 failed · traced in 1.2 s"
+        assert app.workbench.query_one("#title").has_class("-failed")
+        await pilot.press("r")
+        tracing.answer(sample_report())
+        await settle(pilot)
+        assert right_title(app) == "nothing changed · traced in 1.2 s"
+        assert not app.workbench.query_one("#title").has_class("-failed")
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_a_script_without_a_target_has_no_facts_of_one() -> None:
+    tracing = FakeTracing()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        missing = Diagnostic("AL905", "warning", "model.py has no target", None)
+        tracing.answer(replace(sample_report(), targets=(), diagnostics=(missing,)))
+        await settle(pilot)
+        assert [line for line in lines(app, "overview-lines") if line] == [
+            "What to do first",
+            "  1.          model.py has no target  → `aotlens rule AL905` explains it",
+            "Diagnostics",
+            "  W AL905           model.py has no target",
+        ]
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 

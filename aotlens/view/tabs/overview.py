@@ -109,10 +109,13 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
     graphs, mode, ledger = graph_fact(target), mode_fact(report, target), tuple(ledger_facts(target))
     further = tuple(further_facts(target))
     lacking = tuple(lacking_facts(report))
+    roomy = (compiled_fact(target), mode, graphs, *ledger, *saved_facts, *peak, *further)
+    tight = (compiled_fact(target, mode_part(target)), *peak, graphs, *saved_facts)
+    is_traced = bool(report.targets)  # else the target only stands for the script
     return Overview(
-        facts=(*lacking, compiled_fact(target), mode, graphs, *ledger, *saved_facts, *peak, *further),
-        tight_facts=(*lacking[:1], compiled_fact(target, mode_part(target)), *peak, graphs, *saved_facts),
-        further_facts=(mode, *ledger, *further),
+        facts=(*lacking, *(roomy if is_traced else ())),
+        tight_facts=(*lacking[:1], *(tight if is_traced else ())),
+        further_facts=(mode, *ledger, *further) if is_traced else (),
         changed=changed,
         saved=tuple(saved_lines(target)),
         steps=tuple(step_lines(target)),

@@ -95,9 +95,23 @@ def _lacking(report: Report | None) -> tuple[Part, ...]:
         parts += [Part(COMPARED[worst], VERDICT_ROLES[worst]), Part(" · ", "dim")]
     if count := sum(record.is_loss for record in report.not_compiled):
         parts += [Part(f"{count} not compiled", "warning"), Part(" · ", "dim")]
+    if failed := failed_count(report):
+        parts += [Part(f"{failed} failed", "error"), Part(" · ", "dim")]
     if report.incomplete is not None:
         parts += [Part("incomplete", "warning"), Part(" · ", "dim")]
     return tuple(parts)
+
+
+def failed_count(report: Report) -> int:
+    """Return how many examples and functions could not be traced, in a script that did not fail itself."""
+    from aotlens.diagnostics.failures import FAILURE_FAMILY  # the first screen loads without the records
+
+    if report.incomplete is not None:
+        return 0
+    return sum(
+        diagnostic.severity == "error" and diagnostic.code.startswith(FAILURE_FAMILY)
+        for diagnostic in report.diagnostics
+    )
 
 
 def progress_lines(name: str, state: TraceState, elapsed_s: float) -> tuple[Line, ...]:
