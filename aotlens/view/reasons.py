@@ -9,11 +9,14 @@ from aotlens.model.report import BudgetResult, Certificate, Partition, Recompute
 from aotlens.model.spans import text_of
 from aotlens.view.names import first_names, without_number
 from aotlens.view.quantities import human_bytes, human_flops, percent
-from aotlens.view.saved import name_with_node
+from aotlens.view.saved import value_name
+from aotlens.view.shorten import shortened
 
 MOST_NAMES = 3
 LONGEST_EXPRESSION = 24
 """Characters of an expression within a sentence."""
+LONGEST_NAME = 40
+"""Characters of a value's name in a list."""
 
 FREEDOMS = {
     "forced": "nothing can change it",
@@ -81,9 +84,14 @@ def price_text(certificate: Certificate) -> str:
 
 
 def named(nodes: Sequence[str], partition: Partition) -> tuple[str, ...]:
-    """Nodes with the user's names for them: `hidden (mm)`."""
-    names = {value.node: name_with_node(value) for value in partition.saved}
-    return tuple(names.get(node, node) for node in nodes)
+    """Nodes under the user's names or expressions for them: `hidden (mm and mm_2)`."""
+    known: tuple[SavedValue | RecomputedValue, ...] = (*partition.recomputed, *partition.saved)
+    values = {value.node: value for value in known}
+    by_name: dict[str, list[str]] = {}
+    for node in nodes:
+        name = value_name(values[node]) if node in values else node
+        by_name.setdefault(shortened(name, LONGEST_NAME), []).append(node)
+    return tuple(name if group == [name] else f"{name} ({listed(group)})" for name, group in by_name.items())
 
 
 def listed(names: Sequence[str]) -> str:
