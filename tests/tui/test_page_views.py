@@ -268,18 +268,25 @@ def test_what_to_do_and_why_lead_to_their_target_and_tab(tmp_path: Path) -> None
 @pytest.mark.rotates
 @needs_chromium
 def test_a_narrow_table_gives_its_room_to_what_tells_the_rows_apart(tmp_path: Path) -> None:
+    """As in the terminal app: the reason goes, and no bar is cut."""
     script = """
         tab("Saved");
-        const cells = [...document.querySelector(".table .row").children];
+        const cells = () => [...document.querySelector(".table .row").children];
+        const shown = () => cells().map((cell) => !cell.hidden);
         const cut = (cell) => cell.scrollWidth > cell.clientWidth;
-        document.querySelector(".table").style.width = "560px";
-        await until(() => cut(cells.at(-1)));
-        answer([cells.map(cut), cells.map((cell) => cell.textContent)]);
+        const wide = document.querySelector(".table");
+        wide.style.width = "1600px";
+        await until(() => shown().every((is) => is));
+        const whole = shown();
+        wide.style.width = "560px";
+        await until(() => shown().some((is) => !is));
+        answer([whole, shown(), cells().slice(0, 3).map(cut), cells()[2].textContent]);
     """
-    page = html_page(with_one_long_name(), "sample_model.py")
-    cut, shown = in_browser(page, script, tmp_path)
-    assert shown[2].startswith("a_name_of_thirty")
-    assert (cut[2], cut[-1]) == (False, True)
+    whole, shown, cut, name = in_browser(html_page(with_one_long_name(), "sample_model.py"), script, tmp_path)
+    assert all(whole)
+    assert (shown[2], shown[-1]) == (True, False)
+    assert not any(cut)
+    assert name == "a_name_of_thirty_letters_or_so (addmm)"
 
 
 def with_one_long_name() -> Report:

@@ -109,7 +109,8 @@ class Encoder:
                 int(column.grows),
                 column.widest,
                 int(column.largest_first),
-                int(not column.drop),
+                column.drop,
+                column.narrowest,
             ]
             for column in listing.columns
         ]

@@ -24,6 +24,8 @@ function appendParts(element, parts) {
 const NAME = /^(?:(?:[×x]\d+|[├╰●]) +)?(?:[\w–,*[\]$-]+(?:\.[\w–,*[\]$-]+)+|(?=.*[_\d])[\w–*]+)$/;
 const WITH_NODE = /\S (\(\w+\))$/;
 const SHORT_NAME = 14, TAIL = 12;
+/** A letter of a table in pixels; gaps and edges in letters, as in the style sheet; the part of a row that one column gets. */
+const LETTER = 7.23, GAP = 1.7, EDGES = 5, LARGEST_PART = 0.45, LEAST_GROWING = 14;
 
 /** A cell: a name that does not fit loses its middle, since its end tells it from the others; else the end is cut. */
 function appendCell(element, part) {
@@ -131,6 +133,7 @@ class Table {
     if (!this.rows.length) this.element.replaceChildren(make("div", "empty", block.empty));
     this.list = new List(body, (index, row) => this.drawRow(this.order[index], row));
     this.layOut();
+    new ResizeObserver(() => this.fit()).observe(this.element);
     body.addEventListener("click", (event) => {
       const index = List.at(event);
       if (index >= 0) this.select(this.order[index], chosen, true);
@@ -203,16 +206,26 @@ class Table {
     const measure = (cells) => cells.forEach(([text], column) => (sizes[column] = Math.max(sizes[column], data.strings[text].length)));
     for (let at = 0; at < this.rows.length; at += step) measure(this.rows[at][1]);
     for (let at = 0; at < this.groups.length; at += step) measure(this.groups[at][0]);
-    this.template = this.columns
-      .map(([, , grows, widest, , identifies], at) => {
-        if (grows) return `minmax(${Math.min(sizes[at], 14)}ch, 1fr)`;
-        const natural = `${Math.min(sizes[at], widest)}ch`;
-        // What tells the rows apart gets its room before the columns that a narrow terminal leaves out.
-        return `minmax(${identifies ? `min(${natural}, 40%)` : 0}, ${natural})`;
-      })
-      .join(" ");
+    this.natural = this.columns.map(([, , grows, widest], at) => (grows ? sizes[at] : Math.min(sizes[at], widest)));
+    this.fit();
+  }
+
+  /** As in the terminal app: what tells the rows apart keeps its room, and the columns of highest `drop` go first. */
+  fit() {
+    const room = this.element.clientWidth / LETTER - EDGES, most = room * LARGEST_PART;
+    const least = this.columns.map(([, , grows, , , drop, narrowest], at) => Math.min(this.natural[at], drop ? narrowest : grows ? LEAST_GROWING : most));
+    const drops = (at) => this.columns[at][5], total = (shown) => shown.reduce((sum, at) => sum + least[at] + GAP, 0);
+    let shown = this.columns.map((_, at) => at);
+    while (room > 0 && total(shown) > room && shown.some(drops)) {
+      const last = shown.reduce((first, at) => (drops(at) > drops(first) ? at : first));
+      shown = shown.filter((at) => at !== last);
+    }
+    this.visible = new Set(shown);
+    const width = (at) => `minmax(${least[at]}ch, ${this.columns[at][2] ? "1fr" : `${this.natural[at]}ch`})`;
+    this.template = shown.map(width).join(" ");
     this.head.style.gridTemplateColumns = this.template;
     this.drawHead();
+    this.list.redraw();
   }
 
   drawHead() {
@@ -221,6 +234,7 @@ class Table {
         const arrow = this.sort?.column === column ? (this.sort.descending ? " ▼" : " ▲") : "";
         const cell = make("span", `cell ${align === "right" ? "right" : ""}`, `${title}${arrow}`);
         if (title) cell.addEventListener("click", () => this.sortBy(column));
+        cell.hidden = !this.visible.has(column);
         return cell;
       }),
     );
@@ -234,6 +248,7 @@ class Table {
     if (members.some((member) => this.linked.has(member))) row.classList.add("linked");
     (group ? group[0] : this.rows[at][1]).forEach((part, column) => {
       const cell = make("span", `cell ${this.columns[column][1] === "right" ? "right" : ""}`);
+      cell.hidden = !this.visible.has(column);
       appendCell(cell, part);
       row.append(cell);
     });
