@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-TURN_S = 0.001
+TURN_S = 0.0002
 """The time that a thread runs while another waits."""
 LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)[ \t]*\r?\n\Z", re.IGNORECASE)
 HEADER = re.compile(rb"(?:content-type[ \t]*:.*)?\r?\n\Z", re.IGNORECASE)
