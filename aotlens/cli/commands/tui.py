@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotlens.cli.log_reports import LogReports, first_look, watched_trace
 from aotlens.cli.saved_reports import add_map, is_trace_path
 from aotlens.cli.targets import TargetName, add_project_options, check_gpu, fill_from_project, policy_of
 from aotlens.cli.terminal import say, write_data
@@ -82,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     policy = str(policy_of(arguments))
     options = TraceOptions(arguments.backend, arguments.dynamic, policy, gpu=arguments.gpu)
     if target is not None and is_trace_path(target.path):
+        from aotlens.cli.log_reports import LogReports, first_look, watched_trace  # only for a log
         from tui.launch import run_report  # Textual takes 0.4 s
         from tui.log_questions import LogAnswers
 
