@@ -328,6 +328,22 @@ def test_a_module_is_compiled_where_its_forward_is_named(client: WorkerClient, s
     assert {(kind, qualname) for qualname, kind, *_ in rows(answer)} == {("dynamo", "Block.forward")}
 
 
+def test_a_module_that_is_compiled_before_the_named_one_is_defined_stays_as_it_is(
+    client: WorkerClient, script: Path
+) -> None:
+    earlier = """
+        import torch
+        class Earlier(torch.nn.Module):
+            def forward(self, x):
+                return x + 1
+        earlier = torch.compile(Earlier(), backend="eager")
+        def later(x):
+            return earlier(x) * 2
+        later(torch.ones(2))
+    """
+    assert [row[0] for row in rows(trace(client, script, earlier, "later"))] == ["later"]
+
+
 def test_no_such_name(client: WorkerClient, script: Path) -> None:
     kind, message, _ = failed(trace(client, script, EXAMPLES, "mixd"))
     assert (kind, message) == ("no-target", f"{script} has no function or class `mixd`; it defines `mixed`")

@@ -283,9 +283,9 @@ class Watch:
 
     def _unmark_forward(self, module: type) -> bool:
         """Remove the watch from a module's `forward`, for Dynamo; return False where another is watched."""
-        for base in module.__mro__:
+        for base in module.__mro__ if self._definition is not None else ():  # None before it is defined
             forward = base.__dict__.get("forward")
-            if getattr(forward, "__aotlens_original__", None) is self._definition and forward is not None:
+            if getattr(forward, "__aotlens_original__", None) is self._definition:
                 self._captured_signatures.add(0)
                 base.forward = self._definition  # type: ignore[attr-defined]
                 return True
