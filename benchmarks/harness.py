@@ -114,7 +114,7 @@ def machine_facts() -> dict[str, str | int | float]:
     import torch  # here, so that imports.py can use the harness without it
 
     return {
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "cores": os.cpu_count() or 0,
         "threads": torch.get_num_threads(),
         "load": round(os.getloadavg()[0], 1),
@@ -124,7 +124,8 @@ def machine_facts() -> dict[str, str | int | float]:
     }
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """Return the processor's name."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():

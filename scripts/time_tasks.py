@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.harness import cpu_name  # noqa: E402
 from scripts.marked_tables import write_table  # noqa: E402
+from tests.tui.terminal import new_terminal  # noqa: E402
 
 PAGE = ROOT / "docs" / "tasks.md"
 BEGIN, END = "<!-- times: python scripts/time_tasks.py --write -->", "<!-- /times -->"
@@ -122,46 +123,25 @@ def main() -> None:
 
 def timed(task: Task) -> tuple[float, ...]:
     """Return the seconds from the start of the command until each step's text is on the screen."""
-    with tempfile.TemporaryDirectory() as scratch, terminal(Path(scratch)) as tmux:
+    with tempfile.TemporaryDirectory() as scratch, contextmanager(new_terminal)(Path(scratch)) as terminal:
         folder = changed_repository(Path(scratch) / "repository") if task.on_branch else ROOT
         caches = [f"{name}={scratch}/{name}" for name in CACHES]
         command = ["env", *caches, *AOTLENS, *task.command]
         shell = f"unset COLUMNS LINES; {' '.join(command)}; echo ended $?; exec sleep 600"
         began = time.monotonic()
-        tmux("new-session", "-d", "-x", str(COLUMNS), "-y", str(LINES), "-c", str(folder), shell)
+        terminal.tmux("new-session", "-d", "-x", str(COLUMNS), "-y", str(LINES), "-c", str(folder), shell)
         reached = []
         for step in task.steps:
-            while not re.search(step.shown, screen := tmux("capture-pane", "-p")):
+            while not re.search(step.shown, screen := terminal.screen()):
                 if time.monotonic() - began > LIMIT_S:
                     raise SystemExit(f"{task.name}: the screen never showed {step.shown!r}:\n{screen}")
                 time.sleep(LOOK_S)
             reached.append(time.monotonic() - began)
             for key in step.keys:
-                tmux("send-keys", key)
+                terminal.keys(key)
         print(f"{task.name}: {', '.join(f'{second:.1f} s' for second in reached)}", flush=True)
-        print(tmux("capture-pane", "-p"), flush=True)
+        print(terminal.screen(), flush=True)
     return tuple(reached)
-
-
-@contextmanager
-def terminal(scratch: Path) -> Iterator["Tmux"]:
-    """Give a tmux server of its own, which ends with the block."""
-    tmux = Tmux(scratch / "socket")
-    try:
-        yield tmux
-    finally:
-        tmux("kill-server")
-
-
-@dataclass(frozen=True, slots=True)
-class Tmux:
-    """A tmux server, by its socket."""
-
-    socket: Path
-
-    def __call__(self, *words: str) -> str:
-        command = ["tmux", "-S", str(self.socket), "-f", "/dev/null", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def changed_repository(folder: Path) -> Path:
@@ -188,20 +168,13 @@ def changed_repository(folder: Path) -> Path:
 
 def table(tasks: list[Task], seconds: dict[str, tuple[float, ...]]) -> str:
     """Return the measured times, with the machine."""
-    machine = f"{cpu()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    machine = f"{cpu_name()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     rows = [
         f"| {task.question} | `aotlens {' '.join(task.command)}` | {seconds[task.name][-1]:.0f} s |"
         for task in tasks
     ]
     head = ["| task | measured with | until the answer |", "|---|---|---:|"]
     return "\n".join([*head, *rows, "", f"From the start of the command, with empty caches ({machine})."])
-
-
-def cpu() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 if __name__ == "__main__":
