@@ -170,6 +170,7 @@ class AotlensApp(App[int]):
         if self.tracing is not None:
             self.workbench.source.open(self.subject_name.partition("::")[0], coloured=False)
         self._draw_title()
+        self.workbench.load()
 
     def on_workbench_ready(self, event: Workbench.Ready) -> None:
         """Show the report, or start the trace."""

@@ -82,7 +82,7 @@ class Workbench(Screen[object]):
     ]
 
     class Shown(Message):
-        """The first screen is there, without the tabs' content."""
+        """The first screen is there, without the tabs' content; the app fills it, then calls `load`."""
 
     class Ready(Message):
         """Every tab is loaded."""
@@ -129,10 +129,12 @@ class Workbench(Screen[object]):
         self.query_one("#tabs", ChoiceBar).show(CHOICES, 0)
         self.query_one("#filter", Input).can_focus = False
         self.app.post_message(self.Shown())
+
+    def load(self) -> None:
+        """Load what the first paint does not wait for: the colours of the source, then the tabs."""
         self.call_after_refresh(self._colour)
 
     def _colour(self) -> None:
-        """Colour the source after the first paint, which does not wait for the lexer; then load the tabs."""
         self.source.code.colour()
         self.call_after_refresh(self.run_worker, self._load_tabs)
 
