@@ -1,7 +1,8 @@
 """Saved values: which of them count, their totals and their names.
 
 Invariant: only saved values that own memory are counted. A value that an argument, a parameter or an output
-keeps alive anyway costs nothing and is counted apart. `view/tabs/saved.py` makes the rows of the tab of them.
+keeps alive anyway costs nothing and is counted separately. `view/tabs/saved.py` makes the rows of the tab of
+them.
 """
 
 from collections import Counter
@@ -71,8 +72,7 @@ def same_named(
 def with_node(name: str, nodes: Collection[str], ambiguous: Collection[str]) -> str:
     """Return `q @ k (clone)` for a value, or the same value of several layers, whose name is ambiguous.
 
-    `nodes` are those of one layer: rows that stand for several nodes of a layer are told apart by their
-    number.
+    `nodes` are those of one layer: rows of several nodes of a layer are distinguished by their number.
     """
     first = next(iter(nodes))
     return f"{name} ({first})" if len(nodes) == 1 and first in ambiguous and first != name else name

@@ -14,7 +14,7 @@ _COUNT = re.compile(r"(?:[×x]\d+|[├╰●]) +")
 _IN_LAYER = re.compile(r"(?P<layer>[\w.–,\[\]]+): (?P<label>\S.*)")
 """A value in a layer, `blocks.0–11: self.mlp(x)`."""
 _WITH_NODE = re.compile(r"(?P<name>.*\S) \((?P<node>\w+)\)")
-"""A name that several values have, with the node that tells them apart: `q @ k (clone_1)`."""
+"""A name that several values have, with the node that distinguishes them: `q @ k (clone_1)`."""
 _LEAST_WITH_NODE = 12
 """The room in which both parts of such a name can be recognised."""
 _FILE_LINE = re.compile(r"[\w./\\~-]+:\d+")

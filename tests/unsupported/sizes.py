@@ -70,8 +70,8 @@ def loop_that_reads_a_symbolic_size() -> None:
 def positions_written_to_a_tensor() -> None:
     @aotlens.compile(options=EAGER)
     def positions(x: Tensor) -> Tensor:
-        found = torch.empty(0, dtype=torch.int64)
-        torch.nonzero(x, out=found)
-        return found
+        indices = torch.empty(0, dtype=torch.int64)
+        torch.nonzero(x, out=indices)
+        return indices
 
     positions(torch.ones(3))

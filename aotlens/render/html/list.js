@@ -210,7 +210,7 @@ class Table {
     this.fit();
   }
 
-  /** As in the terminal app: what tells the rows apart keeps its room, and the columns of highest `drop` go first. */
+  /** As in the terminal app: what distinguishes the rows keeps its room, and the columns of highest `drop` go first. */
   fit() {
     const room = this.element.clientWidth / LETTER - EDGES, most = room * LARGEST_PART;
     const least = this.columns.map(([, , grows, , , drop, narrowest], at) => Math.min(this.natural[at], drop ? narrowest : grows ? LEAST_GROWING : most));

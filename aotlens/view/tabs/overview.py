@@ -111,7 +111,7 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
     lacking = tuple(lacking_facts(report))
     roomy = (compiled_fact(target), mode, graphs, *ledger, *saved_facts, *peak, *further)
     tight = (compiled_fact(target, mode_part(target)), *peak, graphs, *saved_facts)
-    is_traced = bool(report.targets)  # else the target only stands for the script
+    is_traced = bool(report.targets)  # else the target is only a name for the script
     return Overview(
         facts=(*lacking, *(roomy if is_traced else ())),
         tight_facts=(*lacking[:1], *(tight if is_traced else ())),

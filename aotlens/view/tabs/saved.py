@@ -132,7 +132,7 @@ def same_layer(saved: SavedValue) -> tuple[object, ...]:
 
 
 def in_first_layer(values: Sequence[SavedValue] | Sequence[RecomputedValue]) -> tuple[str, ...]:
-    """Return the nodes that a folded row stands for in its first layer."""
+    """Return the nodes of a folded row in its first layer."""
     return tuple(value.node for value in values if value.layer == values[0].layer)
 
 
