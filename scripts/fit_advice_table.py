@@ -4,8 +4,9 @@
 
 The peaks without and with the edits are also measured, as `fit_table.py` does, the latter from a copy beside
 the script.  A script counts as reached if with the edits the predicted peak is at most 75 % of the predicted
-one, the measured peak at most 75 % of the measured one, and its training is equal.  Scripts whose parameters,
-gradients and optimizer state alone exceed 65 % of their peak are left out: they need another optimizer.
+one, the measured peak at most 75 % of the measured one, and its training is equal.  Scripts of which more
+than 75 % exists at once, whatever is edited, are listed apart: they need another model or optimizer.
+With SCRIPT, the page keeps the rows of the others.
 
 Results are in `build/fit-advice`, one file per script, so that a stopped run goes on; they count for the same
 script and the same source of `aotlens.fit`, with `--stale-ok` also for other sources of it.
@@ -49,11 +50,10 @@ from scripts.marked_tables import write_table
 BEGIN, END = "<!-- written by scripts/fit_advice_table.py -->", "<!-- end of the table of advice -->"
 RESULTS = ROOT / "build" / "fit-advice"
 SHARE = 0.75
-MOST_STATIC = 0.65
-STATIC_KINDS = ("parameter", "buffer", "optimizer state")
-TOO_STATIC = "parameters, gradients and optimizer state need more than 65 %"
+OUT_OF_REACH = "out of reach, because more than 75 % exists at once whatever is edited"
 SECONDS = 300
 COPY = "advised_copy_of_"
+REACHED, MISSED = "yes", "no"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Row:
     engine: str = ""
     """The digest of the source that made the plan."""
     peak: int = 0
-    static: int = 0
-    """Bytes of parameters, gradients and optimizer state."""
+    floor: int = 0
+    """What exists at once whatever is edited; 0 if the target is reached."""
     target: int = 0
     predicted: int = 0
     """The predicted peak with the edits."""
@@ -100,7 +100,9 @@ def main() -> int:
     measure = _stored(partial(advised, seconds=arguments.seconds), is_stale_ok=arguments.stale_ok)
     rows = rows_of(measure, scripts, _table_row, workers=1)
     if arguments.write:
-        write_table(PAGE, BEGIN, END, table(rows))
+        page = PAGE.read_text(encoding="utf-8")
+        kept = entries_of(page.partition(BEGIN)[2].partition(END)[0]) if arguments.scripts else {}
+        write_table(PAGE, BEGIN, END, table({**kept, **entries(rows)}))
     return 0
 
 
@@ -156,20 +158,18 @@ def advised(script: str, seconds: int = SECONDS) -> Row:
         return Row(script, left_out=problem)
     if not fit.step or not fit.is_periodic:
         return Row(script, left_out="no step repeats" if fit.step else "no optimizer step")
-    peak, static = fit.step_peak_bytes, static_bytes(fit)
-    if static > MOST_STATIC * peak:
-        return Row(script, peak=peak, static=static, left_out=TOO_STATIC)
     fit, problem = fit_of([*options, "--target", str(SHARE), script, *words], seconds)
     if fit is None or fit.plan is None:
-        return Row(script, peak=peak, static=static, problem=problem or "no plan")
+        return Row(script, problem=problem or "no plan")
     plan = fit.plan
     row = Row(
         script,
-        peak=peak,
-        static=static,
+        peak=fit.step_peak_bytes,
+        floor=plan.floor_bytes,
         target=plan.target_bytes,
         predicted=plan.peak_bytes,
         titles=plan.titles,
+        left_out=OUT_OF_REACH if plan.floor_bytes > plan.target_bytes else "",
     )
     if not plan.titles:
         return row
@@ -177,12 +177,6 @@ def advised(script: str, seconds: int = SECONDS) -> Row:
     before, _ = in_fork(lambda: measured(script, words, *calls_of(fit)))
     row = replace(row, measured_before=before or 0, measured=size_bytes)
     return replace(row, training=plan.outcome, problem=problem)
-
-
-def static_bytes(fit: Fit) -> int:
-    """Return the bytes of parameters, buffers and optimizer state at the peak, and of all gradients."""
-    static = sum(row.bytes for row in fit.by_kind if row.kind in STATIC_KINDS)
-    return static + sum(each.bytes for each in fit.allocations if each.kind == "gradient" and each.made >= 0)
 
 
 def fit_of(words: Sequence[str], seconds: int = SECONDS) -> tuple[Fit | None, str]:
@@ -228,27 +222,48 @@ def edited_copy(script: str, edits: Sequence[Edit]) -> Iterator[str]:
         copy.unlink()
 
 
-def table(rows: Sequence[Row]) -> str:
+def entries(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """Return the heading below which a script is listed, and its text there, by its name."""
+    found = {}
+    for row in rows:
+        group = row.left_out or (REACHED if row.is_reached else MISSED)
+        name = f"`{Path(row.script).name}`"
+        sizes = f" ({human_bytes(row.floor)} of {human_bytes(row.peak)})" if row.floor else ""
+        found[name] = group, f"{name}{sizes}" if row.left_out else _table_row(row)
+    return found
+
+
+def entries_of(text: str) -> dict[str, tuple[str, str]]:
+    """Return the same, as a table of the page has it."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            found[line.split(" | ")[0].removeprefix("| ")] = line.rstrip(" |").rpartition(" ")[2], line
+        elif line.startswith("- "):
+            group, _, names = line.removeprefix("- ").rpartition(": ")
+            found.update({name.split(" (")[0]: (group, name) for name in names.split(", ")})
+    return found
+
+
+def table(listed: dict[str, tuple[str, str]]) -> str:
     """Return Markdown, the scripts that reach the target first, and those that are left out below."""
-    counted = sorted((row for row in rows if not row.left_out), key=lambda row: not row.is_reached)
+    reached = [line for group, line in listed.values() if group == REACHED]
+    missed = [line for group, line in listed.values() if group == MISSED]
     lines = [
-        f"{sum(row.is_reached for row in counted)} of {len(counted)} scripts reach 75 % of their peak.",
+        f"{len(reached)} of {len(reached) + len(missed)} scripts reach 75 % of their peak.",
         "",
-        "| script | predicted | predicted with edits | measured | measured with edits | edits | training |",
-        "|---|---|---|---|---|---|---|",
-        *map(_table_row, counted),
+        "| script | predicted | with edits | measured | with edits | edits | training | reached |",
+        "|---|---|---|---|---|---|---|---|",
+        *reached,
+        *missed,
         "",
         "Left out:",
         "",
-        *_left_out(rows),
     ]
+    for reason in sorted({group for group, _ in listed.values()} - {REACHED, MISSED}):
+        names = ", ".join(text for group, text in listed.values() if group == reason)
+        lines.append(f"- {reason}: {names}")
     return "\n".join(lines)
-
-
-def _left_out(rows: Sequence[Row]) -> Iterator[str]:
-    for reason in sorted({row.left_out for row in rows if row.left_out}):
-        names = ", ".join(f"`{Path(row.script).name}`" for row in rows if row.left_out == reason)
-        yield f"- {reason}: {names}"
 
 
 def _table_row(row: Row) -> str:
@@ -258,7 +273,8 @@ def _table_row(row: Row) -> str:
     sizes = (row.peak, row.predicted, row.measured_before, row.measured)
     cells = [human_bytes(size) if size else "–" for size in sizes]
     edits = "; ".join(row.titles) or row.problem or "none helps"
-    return f"| {name} | {' | '.join(cells)} | {edits} | {row.training or '–'} |"
+    reached = REACHED if row.is_reached else MISSED
+    return f"| {name} | {' | '.join(cells)} | {edits} | {row.training or '–'} | {reached} |"
 
 
 if __name__ == "__main__":

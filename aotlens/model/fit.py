@@ -335,10 +335,16 @@ class FitPlan:
     compared: str = ""
     remaining: tuple[KindBytes, ...] = ()
     """The bytes at the peak with all edits, the largest first; empty if the target is reached."""
+    floor: tuple[KindBytes, ...] = ()
+    """With all edits, what is alive during the whole step and the most gradients at once; empty likewise."""
 
     @property
     def is_reached(self) -> bool:
         return self.peak_bytes <= self.target_bytes
+
+    @property
+    def floor_bytes(self) -> int:
+        return sum(row.bytes for row in self.floor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,8 +96,8 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def small_percent(share: float) -> str:
-    """Return a share of 1 with two significant digits: `0.0031%`."""
-    return f"{100 * share:.2g}%"
+    """Return a share with two significant digits, or all of a larger one: `0.0031%`, `130%`."""
+    return f"{100 * share:.2g}%" if share < 0.995 else percent(share)
 
 
 def ratio(number: float) -> str:

@@ -43,6 +43,7 @@ def test_tolerance_depends_on_the_dtype(apart: float, exact: bool, half: bool) -
         TrainingOutcome("", 3, 2, 0.0, ("step 0: loss 2.5",)),
         TrainingOutcome("", 3, 2, 0.0, ()),
         TrainingOutcome("", 3, 2, math.inf, REFERENCE.printed),
+        TrainingOutcome("", 3, 2, 0.0, REFERENCE.printed, buffer_distance=0.5),
     ],
 )
 def test_failures_other_steps_other_words_and_other_shapes_differ(edited: TrainingOutcome) -> None:

@@ -1,10 +1,12 @@
 """Edits that may lower the peak, as text: the diff of each kind on a small training script."""
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from aotlens.fit.advice.checkpoints_once import FUNCTION as CHECKPOINT_ONCE
 from aotlens.fit.advice.chunked_loss import FUNCTION
 from aotlens.fit.advice.jobs import NameFact, NamesOutcome
 from aotlens.fit.advice.optimizers import eight_bit_optimizer
@@ -75,6 +77,32 @@ def test_a_call_in_a_loop_over_modules_is_checkpointed() -> None:
     ]
 
 
+def test_buffers_are_updated_by_the_first_forward_only() -> None:
+    namespace: dict[str, Any] = {"torch": torch, "contextlib": contextlib}
+    exec(CHECKPOINT_ONCE, namespace)
+    x = torch.randn(6, 4)
+    values = []
+    for run in (lambda module: module(x), lambda module: namespace["checkpoint_once"](module, x)):
+        torch.manual_seed(0)
+        linear = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(4, 4))
+        module = torch.nn.Sequential(linear, torch.nn.BatchNorm1d(4), torch.nn.Tanh())
+        run(module).sum().backward()
+        gradients = [parameter.grad for parameter in module.parameters()]
+        values.append([*gradients, *module.buffers()])
+    assert all(torch.equal(*pair) for pair in zip(*values, strict=True))
+
+
+def test_a_checkpoint_that_keeps_buffers_is_another_series() -> None:
+    fit = Fit(100, FitMoment("backward"), by_kind=(KindBytes("buffer", 8),))
+    checkpoints = [
+        each
+        for each in Script({"train.py": TEXT}, NAMES, fit).proposals()
+        if each.kind == "checkpoint" and "`block`" in each.title
+    ]
+    assert [each.series for each in checkpoints] == ["", f"once {checkpoints[0].group}"]
+    assert "checkpoint_once(block, x)" in [edit.text for edit in checkpoints[1].edits]
+
+
 def test_compiled_functions_get_a_memory_budget() -> None:
     assert changed_lines("memory budget", of=script()) == [
         'model = torch.compile(Net(), backend="aotlens", options={"memory_budget": 0.5})'
@@ -115,6 +143,50 @@ def accumulated(loss: str, *facts: NameFact) -> list[str]:
     names = replace(NAMES, line=line, names=(*NAMES.names, *facts))
     made = Script({"train.py": text}, names, Fit(100, FitMoment("backward")))
     return changed_lines("gradient accumulation", of=made)
+
+
+COUNTED = "Accumulate the gradients of 2 micro batches, divided by the targets of the whole batch that count"
+
+
+def with_title(title: str, text: str) -> str:
+    """Return the text after the edit of that title."""
+    made = script(text)
+    (chosen,) = (each for each in made.proposals() if each.title == title)
+    texts = made.with_edits((chosen,))
+    assert texts is not None
+    return texts["train.py"]
+
+
+def test_a_cross_entropy_that_ignores_targets_is_divided_by_those_that_count() -> None:
+    text = TEXT.replace(
+        "(prediction - y).square().mean()", "nn.functional.cross_entropy(prediction, y, ignore_index=3)"
+    )
+    after = with_title(COUNTED, text)
+    assert "    counted_targets = (y != 3).sum()\n" in after
+    assert (
+        "        loss = nn.functional.cross_entropy("
+        'prediction, y_part, ignore_index=3, reduction="sum") / counted_targets\n'
+    ) in after
+    assert "    loss_total += loss.detach()\n" in after
+
+
+def test_a_counted_loss_that_is_an_operand_is_put_in_parentheses() -> None:
+    text = TEXT.replace("(prediction - y).square().mean()", "2 ** nn.functional.cross_entropy(prediction, y)")
+    call = 'nn.functional.cross_entropy(prediction, y_part, reduction="sum")'
+    assert f"loss = 2 ** ({call} / counted_targets)\n" in with_title(COUNTED, text)
+
+
+def test_tensors_of_several_sizes_are_split_together() -> None:
+    text = TEXT.replace("(prediction - y)", "(prediction - y.flatten(0, 1))")
+    facts = (
+        replace(NAMES.names[0], shape=(12, 4)),
+        replace(NAMES.names[1], shape=(6, 2, 4)),
+        *NAMES.names[2:],
+    )
+    names = replace(NAMES, names=facts)
+    proposals = Script({"train.py": text}, names, Fit(100, FitMoment("backward"))).proposals()
+    series = [each.series for each in proposals if each.series.endswith("`x`, `y`, sizes")]
+    assert len(series) == 1  # 4 parts would not divide 6 rows
 
 
 def test_a_loss_without_a_name_is_weighted_in_place() -> None:

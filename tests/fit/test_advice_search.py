@@ -6,12 +6,15 @@ from typing import cast
 
 import pytest
 
+from aotlens.fit.advice.floor import floor_of
 from aotlens.fit.advice.jobs import NamesOutcome, TrainingOutcome
 from aotlens.fit.advice.search import Advised, advise
 from aotlens.fit.advice.target import Goal, Target
 from aotlens.fit.advice.trials import Trials, trials
 from aotlens.fit.job import FitJob
-from aotlens.model.fit import Fit, FitMoment, FitPoint, PhasePeak
+from aotlens.model.fit import Fit, FitAllocation, FitKind, FitMoment, FitPlan, FitPoint, KindBytes, PhasePeak
+from aotlens.model.source import Span
+from aotlens.view.step_memory.advice import plan_lines, plan_words
 from tests.fit.test_advice_rules import NAMES, TEXT
 
 SAVED = {"checkpoint(block": 20, "fused=True": 10, "memory_budget": 15, "x.chunk(2)": 25, "x.chunk(4)": 35}
@@ -81,10 +84,16 @@ def test_an_edit_that_changes_the_training_is_no_part_of_a_plan() -> None:
     assert any("micro batches" in title for title, _ in result.rejected)
 
 
-def test_a_target_counts_the_excess_of_every_phase() -> None:
-    phases = (PhasePeak("backward", 90, 1), PhasePeak("optimizer", 100, 2))
-    fit = Fit(100, FitMoment("optimizer"), phases=phases)
-    assert Target(75).excess_bytes(fit) == 15 + 25
+def test_a_target_counts_the_excess_of_every_line_of_a_phase() -> None:
+    first, second = Span("train.py", 1, 0, 1, 0), Span("train.py", 2, 0, 2, 0)
+    curve = (
+        FitPoint(0, 80, "backward", span=first),
+        FitPoint(1, 90, "backward", span=first),
+        FitPoint(2, 80, "backward", span=second),
+        FitPoint(3, 100, "optimizer", span=first),
+    )
+    fit = Fit(100, FitMoment("optimizer"), curve=curve)
+    assert Target(75).excess_bytes(fit) == 15 + 5 + 25
     assert Target(95).excess_bytes(fit) == 5
     assert Target(100).excess_bytes(fit) == 0
 
@@ -97,6 +106,32 @@ def test_an_edit_of_a_phase_that_is_low_enough_is_not_run() -> None:
     assert not [line for line in lines if "fused" in line]
     advise(cast("Trials", trials), {"train.py": TEXT}, base, Goal(Target(75), is_whole=False), lines.append)
     assert [line for line in lines if "fused" in line]
+
+
+def test_a_target_above_the_peak_needs_no_run() -> None:
+    result = advised(100)
+    assert result.plan is not None
+    assert result.plan.is_reached
+    assert plan_words(result.plan) == "Target 100 B is reached without edits: 100 B"
+    assert (result.texts, result.advice) == ({}, ())
+
+
+def test_the_floor_is_what_exists_throughout_and_the_most_gradients() -> None:
+    def made(kind: FitKind, size_bytes: int, created: int, freed: int | None) -> FitAllocation:
+        return FitAllocation(size_bytes, kind, "forward", created, freed)
+
+    allocations = (
+        made("parameter", 40, -1, None),
+        made("gradient", 30, 1, 4),
+        made("gradient", 20, 2, None),
+        made("gradient", 10, 5, None),
+        made("temporary", 90, -1, 3),
+    )
+    floor = floor_of(Fit(180, FitMoment("backward"), allocations=allocations))
+    assert [(row.kind, row.bytes, row.count) for row in floor] == [("gradient", 50, 2), ("parameter", 40, 1)]
+    plan = FitPlan(80, 180, remaining=(KindBytes("temporary", 90),), floor=floor)
+    expected = "  out of reach: no edit lowers 90 B (50 B gradient, 40 B parameter), which exist at once"
+    assert list(plan_lines(plan))[-1] == expected
 
 
 @pytest.mark.rotates

@@ -9,5 +9,7 @@ The parent loads no torch. Scripts run in forks of one child process, `server`.
 | `checkpoints`, `accumulation`, … | one kind of edit each |
 | `rules` | all kinds, the cheapest first |
 | `trials`, `server`, `training`, `names` | runs of edited copies: peak, comparison, names at the backward |
-| `search` | tests the proposals, and combines them for a target |
+| `comparison` | whether the training with an edit is the training without it |
+| `search`, `search_state` | tests the proposals, and what was tested |
+| `target`, `combination`, `floor` | the limit, the cheapest edits that reach it, and what no edit lowers |
 """

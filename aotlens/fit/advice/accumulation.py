@@ -13,6 +13,7 @@ becomes
         loss_total += loss.detach() * len(x_part) / len(x)
     loss = loss_total
 
+A cross entropy that ignores some targets becomes a sum, divided by the number of all targets that count.
 Tensors with one row for each sample that are read later, such as logits, are concatenated instead.  A batch
 may also be a dict or list of tensors.
 """
@@ -20,7 +21,9 @@ may also be a dict or list of tensors.
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
+from aotlens.fit.advice.counted_targets import counted_loss
 from aotlens.fit.advice.gradients import owner_of_call
 from aotlens.fit.advice.jobs import NameFact
 from aotlens.fit.advice.proposals import Proposal, Site, proposal
@@ -32,6 +35,14 @@ from aotlens.model.source import Edit, Span
 __all__ = ["micro_batches"]
 
 PARTS = (2, 4, 8, 16)
+Weights = Literal["sizes", "counted", "none"]
+WEIGHTS: dict[Weights, str] = {
+    "sizes": "weighted by their sizes",
+    "counted": "divided by the targets of the whole batch that count",
+    "none": "added up",
+}
+"""How the losses of micro batches add up to that of the batch, in words: those of a mean, of a cross entropy
+that ignores some targets, and of a sum."""
 BATCHES = ("tensor", "tensors")
 MOST_SIZES = 3
 """First sizes that are tried as that of the batch."""
@@ -42,16 +53,23 @@ def micro_batches(site: Site) -> Iterator[Proposal | None]:
     step = site.step
     if step is None:
         return
-    for batch in _batches(site, step):
-        for is_mean in (True, False):
+    for index, batch in enumerate(_batches(site, step)):
+        names = ", ".join(f"`{name}`" for name in batch)
+        for weights, how in WEIGHTS.items():
             for parts in PARTS:
-                split = _accumulated(site, step, batch, parts, is_mean)
-                series = f"micro batches of {', '.join(batch)}, {'mean' if is_mean else 'sum'}"
-                yield None if split is None else replace(split, series=series)
+                of = f" of {names}" if index else ""
+                title = f"Accumulate the gradients of {parts} micro batches{of}, {how}"
+                split = _accumulated(site, step, batch, (parts, weights))
+                series = f"micro batches of {names}, {weights}"
+                yield None if split is None else replace(split, title=title, series=series)
 
 
 def _batches(site: Site, step: TrainingStep) -> Iterator[tuple[str, ...]]:
-    """Yield the tensors that the step reads and does not train, by equal first size, most names first."""
+    """Yield the tensors that the step reads and does not train, by equal first size, most names first.
+
+    The last group are those of all sizes, which split alike: `returns` of 16 steps by 8 agents belong to the
+    128 rows of `returns.flatten()`.
+    """
     stored = set().union(*(names_in(statement, ast.Store) for statement in step.statements))
     read = set().union(*(names_in(statement, ast.Load) for statement in step.statements)) - stored
     by_size: dict[int, list[str]] = {}
@@ -63,6 +81,9 @@ def _batches(site: Site, step: TrainingStep) -> Iterator[tuple[str, ...]]:
     for size, names in sizes[:MOST_SIZES]:
         if size >= min(PARTS):
             yield tuple(names)
+    together = [name for size, names in sizes if size >= min(PARTS) for name in names]
+    if len({site.names[name].shape[0] for name in together}) > 1:
+        yield tuple(together)
 
 
 def _is_trained(fact: NameFact) -> bool:
@@ -71,10 +92,14 @@ def _is_trained(fact: NameFact) -> bool:
 
 
 def _accumulated(
-    site: Site, step: TrainingStep, batch: Sequence[str], parts: int, is_mean: bool
+    site: Site, step: TrainingStep, batch: Sequence[str], how: tuple[int, Weights]
 ) -> Proposal | None:
     source, statements = step.source, step.statements
+    parts, weights = how
     loss = _loss(step)
+    counted = counted_loss(step) if weights == "counted" else None
+    if (weights == "counted" and counted is None) or not _splits_evenly(site, batch, parts):
+        return None
     indent = source.indent(statements[0])
     stored = set().union(*(names_in(statement, ast.Store) for statement in statements))
     used = sorted(name for name in stored if step.is_read_after(name))
@@ -86,9 +111,10 @@ def _accumulated(
     if rows and not source.imports("torch"):
         return None
     row = site.names[first].first
-    share = f" * len({first}_part{row}) / len({first}{row})" if is_mean else ""
+    share = f" * len({first}_part{row}) / len({first}{row})" if weights == "sizes" else ""
     zeroed = [statement for statement in statements if owner_of_call(statement, "zero_grad") is not None]
-    body = _body(step, batch, zeroed, (loss, share))
+    edits = [*(_scaled(source, loss, share) if share else ()), *(counted.edits if counted else ())]
+    body = _body(step, batch, zeroed, edits)
     chunks = [_chunks(site.names[name], parts) for name in batch]
     loop = f"for {first}_part in {chunks[0]}:"
     if len(batch) > 1:
@@ -101,14 +127,19 @@ def _accumulated(
     after = [
         f"{name} = torch.cat({name}_rows)" if name in rows else f"{name} = {name}_total" for name in used
     ]
-    lines = [*(source.code(statement) for statement in zeroed), *before, loop]
+    count = [counted.statement] if counted else []
+    lines = [*(source.code(statement) for statement in zeroed), *count, *before, loop]
     text = "".join(f"{indent}{line}\n" for line in lines) + body
     text += "".join(f"{indent}{INDENT}{line}\n" for line in inside)
     text += "".join(f"{indent}{line}\n" for line in after)
     span = lines_of(source, statements[0], statements[-1])
-    how = "weighted by their sizes" if is_mean else "added up"
-    title = f"Accumulate the gradients of {parts} micro batches, {how}"
-    return proposal("gradient accumulation", "gradient accumulation", title, Edit(span, text))
+    return proposal("gradient accumulation", "gradient accumulation", "", Edit(span, text))
+
+
+def _splits_evenly(site: Site, batch: Sequence[str], parts: int) -> bool:
+    """Return True if the parts of all names of the batch have the same rows."""
+    sizes = {site.names[name].shape[0] for name in batch}
+    return len(sizes) == 1 or not any(size % parts for size in sizes)
 
 
 def _chunks(fact: NameFact, parts: int) -> str:
@@ -170,7 +201,7 @@ def _collected(site: Site, name: str, share: str, *, is_row: bool) -> str:
 
 
 def _body(
-    step: TrainingStep, batch: Sequence[str], left_out: Sequence[ast.stmt], loss: tuple[ast.expr, str]
+    step: TrainingStep, batch: Sequence[str], left_out: Sequence[ast.stmt], loss_edits: Sequence[Edit]
 ) -> str:
     """Return the statements with the parts in place of the batch, indented."""
     source, lines = step.source, []
@@ -182,8 +213,7 @@ def _body(
             for node in ast.walk(statement)
             if isinstance(node, ast.Name) and node.id in batch
         ]
-        if statement is step.backward and loss[1]:
-            edits += _scaled(source, *loss)
+        edits += [edit for edit in loss_edits if source.span(statement).holds(edit.span)]
         text = source.between(lines_of(source, statement, statement))
         text = edited(text, [_moved(edit, 1 - statement.lineno) for edit in edits])
         lines += [INDENT + row if row.strip() else row for row in text.splitlines(keepends=True)]

@@ -5,11 +5,13 @@
 | `for block in self.blocks: x = block(x)` | `checkpoint(block, x, use_reentrant=False)` |
 | `self.encoder(x)` for a module with submodules | the same |
 | `self.features(x)` for an `nn.Sequential` | also `checkpoint_sequential(self.features, 2, x, …)` |
+| each of these, where that updates buffers twice | `checkpoint_once(self.features, x)` |
 """
 
 import ast
 from collections.abc import Iterator
 
+from aotlens.fit.advice.checkpoints_once import with_buffers
 from aotlens.fit.advice.proposals import Proposal, Site, add_import, proposal
 from aotlens.fixes.source import Source
 
@@ -37,12 +39,15 @@ def checkpoints(site: Site) -> Iterator[Proposal | None]:
     """Yield checkpoints around calls of modules, the calls in loops first."""
     for source in site.sources.values():
         calls = [*_calls_in_loops(source), *_calls_of_attributes(source, site)]
-        for call in list(dict.fromkeys(calls))[:MOST_CALLS]:
-            yield _checkpointed(source, call)
+        calls = list(dict.fromkeys(calls))[:MOST_CALLS]
+        plain = [_checkpointed(source, call) for call in calls]
+        yield from plain
         for call, items in _sequential_calls(source, site):
             for segments in SEGMENTS:
                 if segments < items:
                     yield _in_segments(source, call, segments)
+        arguments = [_arguments(source, call) for call in calls]
+        yield from with_buffers(site, source, zip(calls, plain, arguments, strict=True))
 
 
 def _calls_in_loops(source: Source) -> Iterator[ast.Call]:

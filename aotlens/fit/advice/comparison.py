@@ -49,14 +49,16 @@ def judged(
     if edited.calls != reference.calls:
         steps = counted(edited.calls, "optimizer step")
         return Judgement(None, f"it makes {steps} where the script makes {reference.calls}")
-    limit = EXACT_DISTANCE if is_exact else HALF_DISTANCE
+    limit = buffer_limit = EXACT_DISTANCE if is_exact else HALF_DISTANCE
     lines = _different(reference.printed, edited.printed, is_exact)
-    if edited.distance > limit or lines:
+    if max(edited.distance, edited.buffer_distance) > limit or lines:
         noise = unedited()
         lines = sorted(set(lines) - set(_different(reference.printed, noise.printed, is_exact)))
-        limit = max(limit, 2 * noise.distance if math.isfinite(noise.distance) else 0.0)
+        limit, buffer_limit = max(limit, _noise(noise.distance)), max(limit, _noise(noise.buffer_distance))
     if edited.distance > limit:
-        return Judgement(None, f"its parameters differ: {_distance_words(edited)}")
+        return Judgement(None, f"its parameters differ: {_distance_words(edited.distance)}")
+    if edited.buffer_distance > buffer_limit:
+        return Judgement(None, f"its buffers differ: {_distance_words(edited.buffer_distance)}")
     if lines:
         return Judgement(None, f"it prints other numbers in line {lines[0] + 1}")
     parts = [counted(edited.parameters, "parameter") if edited.parameters else ""]
@@ -64,16 +66,21 @@ def judged(
     compared = " and ".join(part for part in parts if part)
     if not compared:
         return Judgement("not compared", "the script has no optimizer and prints nothing")
-    if not edited.distance:
+    if not edited.distance and not edited.buffer_distance:
         return Judgement("equal", f"{compared} after {counted(edited.calls, 'step')}")
-    where = f"{compared} after {counted(edited.calls, 'step')}; {_distance_words(edited)}"
+    where = f"{compared} after {counted(edited.calls, 'step')}; {_distance_words(edited.distance)}"
     return Judgement("equal within tolerance", where)
 
 
-def _distance_words(outcome: TrainingOutcome) -> str:
-    if not math.isfinite(outcome.distance):
+def _noise(distance: float) -> float:
+    """Return the distance that two runs without the edit explain."""
+    return 2 * distance if math.isfinite(distance) else 0.0
+
+
+def _distance_words(distance: float) -> str:
+    if not math.isfinite(distance):
         return "they have other shapes, or are not finite"
-    return f"they are {small_percent(outcome.distance)} of the steps' own length apart"
+    return f"they are {small_percent(distance)} of the steps' own length apart"
 
 
 def _different(lines: Sequence[str], others: Sequence[str], is_exact: bool) -> list[int]:

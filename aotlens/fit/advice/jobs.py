@@ -79,3 +79,5 @@ class TrainingOutcome:
     them."""
     printed: tuple[str, ...] = ()
     """Set by the parent."""
+    buffer_distance: float = 0.0
+    """The same distance for the buffers of modules."""

@@ -5,27 +5,22 @@ not compared for a stated reason.  A plan was run and compared as a whole.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from aotlens.fit.advice.comparison import Judgement, judged
-from aotlens.fit.advice.jobs import TrainingOutcome
+from aotlens.fit.advice.combination import combined
+from aotlens.fit.advice.floor import floor_of
 from aotlens.fit.advice.optimizers import eight_bit_optimizer
 from aotlens.fit.advice.proposals import Proposal
 from aotlens.fit.advice.rules import Script
+from aotlens.fit.advice.search_state import INEXACT_COST, Search, Tested
 from aotlens.fit.advice.target import Goal, Target
 from aotlens.fit.advice.trials import Trials
 from aotlens.fixes.outcomes import line_edits
 from aotlens.model.fit import Fit, FitAdvice, FitPlan
-from aotlens.view.quantities import counted, human_bytes, percent
+from aotlens.view.quantities import counted, percent
 
 __all__ = ["Advised", "advise"]
 
-MOST_REAL_BYTES = 2 << 30
-"""The largest predicted peak of a script that is also run on real tensors."""
-FREE = 0.002
-"""The largest cost, as a fraction of the step's work, that counts as none."""
-OPERATOR_SHARE = 0.02
-"""The cost of doubling the calls of operators, as a fraction of the step's work: assumed, for ranking."""
 LEAST_COSTS = {
     "gradient accumulation": 0.01,
     "memory budget": 0.03,
@@ -39,10 +34,6 @@ OFTEN_DIFFERENT = ("gradient accumulation",)
 """Kinds that are compared before they are combined: dropout, noise and batch norm see other batches."""
 LEAST_SAVED = 0.005
 """The smallest part of the peak that is worth advice; a plan may use edits that save less."""
-ROUNDS = 2
-"""How often every edit is added: one that does not help at first may help after others."""
-INEXACT_COST = 4
-"""The additional cost of an edit that is not exact: it comes last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,103 +46,6 @@ class Advised:
     """The files with the plan's edits; changed files only."""
     rejected: tuple[tuple[str, str], ...]
     """The titles of proposals that lower the peak but change the training, with the difference."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tested:
-    """Proposals that were made together and run."""
-
-    chosen: tuple[Proposal, ...]
-    texts: dict[str, str]
-    fit: Fit
-
-
-@dataclass(slots=True)
-class Search:
-    """The state of the search; mutable, because the reference and the noise are run once."""
-
-    trials: Trials
-    script: Script
-    base: Fit
-    say: Callable[[str], None]
-    proposals: tuple[Proposal, ...]
-    tried: set[Proposal] = field(default_factory=set)
-    singles: list[Tested] = field(default_factory=list)
-    """The proposals that lower the peak, or that of a phase that exceeds the target, each alone."""
-    rejected: dict[str, str] = field(default_factory=dict)
-    """The difference in training, by the title of the proposal that causes it."""
-    _judgements: dict[tuple[Proposal, ...], Judgement] = field(default_factory=dict)
-    _reference: TrainingOutcome | None = None
-    _noise: TrainingOutcome | None = None
-
-    def tested(self, chosen: tuple[Proposal, ...]) -> Tested | None:
-        """Run the script with these proposals; None if they cannot be made together, or it fails."""
-        texts = self.script.with_edits(chosen)
-        fit = self.trials.fit(texts) if texts else None
-        if not texts or fit is None or fit.is_periodic < self.base.is_periodic or not fit.curve:
-            return None
-        return Tested(chosen, texts, fit)
-
-    def judgement(self, tested: Tested) -> Judgement:
-        """Compare the training with and without the edits, once."""
-        if tested.chosen not in self._judgements:
-            judgement = self._judgements[tested.chosen] = self._judged(tested)
-            if judgement.outcome is None and len(tested.chosen) == 1:
-                self.rejected[tested.chosen[0].title] = judgement.text
-        return self._judgements[tested.chosen]
-
-    def usable(self) -> list[Tested]:
-        """Return the singles that are not rejected, and of whose series no weaker one is."""
-        rejected = [proposal for proposal in self.proposals if proposal.title in self.rejected]
-        series = {proposal.series for proposal in rejected if proposal.series}
-        return [
-            tested
-            for tested in self.singles
-            if tested.chosen[0] not in rejected and tested.chosen[0].series not in series
-        ]
-
-    def is_judged(self, tested: Tested) -> bool:
-        return tested.chosen in self._judgements
-
-    def is_accepted(self, tested: Tested) -> bool:
-        """Return True if the training was compared and is not rejected."""
-        return self.is_judged(tested) and self.judgement(tested).outcome is not None
-
-    def _judged(self, tested: Tested) -> Judgement:
-        if self.base.step_peak_bytes > MOST_REAL_BYTES:
-            return Judgement(
-                "not compared", f"it needs more than {human_bytes(MOST_REAL_BYTES)} on real tensors"
-            )
-        calls = self.base.step * self.base.calls_per_step
-        if self._reference is None:
-            self._reference = self.trials.train(calls, is_reference=True)
-        if self._reference.failure:
-            return Judgement(
-                "not compared", f"the script does not run on real tensors: {self._reference.failure}"
-            )
-        outcome = self.trials.train(calls, tested.texts)
-        is_exact = self.is_exact(tested) and not _has_half_precision(self.base)
-        return judged(self._reference, outcome, is_exact, self._unedited)
-
-    def _unedited(self) -> TrainingOutcome:
-        if self._noise is None:
-            self._noise = self.trials.train(self.base.step * self.base.calls_per_step)
-        return self._noise
-
-    def is_exact(self, tested: Tested) -> bool:
-        return all(proposal.is_exact for proposal in tested.chosen)
-
-    def cost(self, tested: Tested) -> float:
-        """Return the price for ranking: more work, more operators, less precision."""
-        work = (tested.fit.step_flops - self.base.step_flops) / max(self.base.step_flops, 1)
-        calls = (tested.fit.step_operators - self.base.step_operators) / max(self.base.step_operators, 1)
-        cost = max(0.0, work + OPERATOR_SHARE * calls)
-        if not self.is_exact(tested):
-            return INEXACT_COST + cost
-        return 0.0 if cost <= FREE else cost
-
-    def saved(self, tested: Tested) -> int:
-        return self.base.step_peak_bytes - tested.fit.step_peak_bytes
 
 
 def advise(
@@ -249,91 +143,51 @@ def _is_useless(search: Search, proposal: Proposal, target: Target | None) -> bo
     )
 
 
-def _combined(search: Search, singles: Sequence[Tested], target: Target) -> Tested | None:
-    """Return the cheapest tested combination that reaches the target, or the lowest one."""
-    exact = [tested for tested in singles if search.is_exact(tested)]
-    best = _of_these(search, exact, target)
-    if best is None or not target.is_reached(best.fit):
-        best = _of_these(search, singles, target)
-    return best
-
-
-def _of_these(search: Search, singles: Sequence[Tested], target: Target) -> Tested | None:
-    """Return the cheapest single one that reaches the target, or add them up from the cheapest on."""
-    if not singles:
-        return None
-    order = sorted(singles, key=lambda tested: (search.cost(tested), target.excess_bytes(tested.fit)))
-    reaching = [tested for tested in order if target.is_reached(tested.fit)]
-    best = lowest = (reaching or order)[0]
-    for single in order * ROUNDS:
-        if target.is_reached(best.fit):
-            break
-        (added,) = single.chosen
-        if added in best.chosen or not _lowers_what_exceeds(search.base, single.fit, best.fit, target):
-            continue
-        others = tuple(proposal for proposal in best.chosen if proposal.group != added.group)
-        search.say(f"{counted(len(others) + 1, 'edit')} together")
-        together = search.tested((*others, added))
-        if together is not None and target.excess_bytes(together.fit) < target.excess_bytes(best.fit):
-            best = together
-        lowest = min(lowest, best, key=lambda tested: target.bytes_of(tested.fit))
-    return _pruned(search, best, target) if target.is_reached(best.fit) else lowest
-
-
-def _lowers_what_exceeds(base: Fit, single: Fit, best: Fit, target: Target) -> bool:
-    """Return True if an edit alone lowers a phase that the combination so far leaves above the target."""
-    limit = target.peak_limit(best)
-    exceeding = [row.phase for row in best.phases if row.peak_bytes > limit]
-    before = {row.phase: row.peak_bytes for row in base.phases}
-    after = {row.phase: row.peak_bytes for row in single.phases}
-    lowers = any(after.get(phase, 0) < before.get(phase, 0) for phase in exceeding)
-    return lowers or not exceeding
-
-
-def _pruned(search: Search, best: Tested, target: Target) -> Tested:
-    """Leave out what the target does not need, the latest additions last."""
-    for proposal in best.chosen[:-1]:
-        others = tuple(each for each in best.chosen if each is not proposal)
-        without = search.tested(others) if others else None
-        if without is not None and target.is_reached(without.fit):
-            best = without
-    return best
-
-
 def _plan(search: Search, target: Target) -> tuple[FitPlan, dict[str, str]]:
     """Return the cheapest combination that reaches the target and keeps the training, or the lowest one."""
+    if target.is_reached(search.base):
+        return _unedited(search.base, target), {}
     while True:
         _test_singles(search, target)
         singles = search.usable()
-        combined = _combined(search, singles, target)
-        if combined is None:
-            return FitPlan(target.size_bytes, target.bytes_of(search.base), remaining=search.base.by_kind), {}
-        search.say(f"comparing the training with {counted(len(combined.chosen), 'edit')}")
-        if search.judgement(combined).outcome is not None:
-            return _plan_of(search, combined, target), combined.texts
-        if len(combined.chosen) > 1:
-            members = [tested for tested in singles if tested.chosen[0] in combined.chosen]
+        combination = combined(search, singles, target)
+        if combination is None:
+            return _unedited(search.base, target), {}
+        search.say(f"comparing the training with {counted(len(combination.chosen), 'edit')}")
+        if search.judgement(combination).outcome is not None:
+            return _plan_of(search, combination, target), combination.texts
+        if len(combination.chosen) > 1:
+            members = [tested for tested in singles if tested.chosen[0] in combination.chosen]
             judgements = [search.judgement(tested) for tested in members]
             if all(judgement.outcome is not None for judgement in judgements):
-                reason = f"with the other edits, {search.judgement(combined).text}"
-                search.rejected[combined.chosen[-1].title] = reason
+                reason = f"with the other edits, {search.judgement(combination).text}"
+                search.rejected[combination.chosen[-1].title] = reason
 
 
-def _plan_of(search: Search, combined: Tested, target: Target) -> FitPlan:
-    originals = {file: search.script.texts[file] for file in combined.texts}
-    judgement = search.judgement(combined)
+def _unedited(base: Fit, target: Target) -> FitPlan:
+    """Return the plan where no edit is needed, or none helps."""
+    peak_bytes = target.bytes_of(base)
+    if target.is_reached(base):
+        return FitPlan(target.size_bytes, peak_bytes)
+    return FitPlan(target.size_bytes, peak_bytes, remaining=base.by_kind, floor=floor_of(base))
+
+
+def _plan_of(search: Search, combination: Tested, target: Target) -> FitPlan:
+    originals = {file: search.script.texts[file] for file in combination.texts}
+    judgement = search.judgement(combination)
     return FitPlan(
         target.size_bytes,
-        target.bytes_of(combined.fit),
-        tuple(proposal.title for proposal in combined.chosen),
-        line_edits(originals, combined.texts),
-        _cost_words(search.base, combined.fit),
-        combined.fit.step_flops - search.base.step_flops,
-        combined.fit.step_operators - search.base.step_operators,
-        _extra_milliseconds(search.base, combined.fit),
+        target.bytes_of(combination.fit),
+        tuple(proposal.title for proposal in combination.chosen),
+        line_edits(originals, combination.texts),
+        _cost_words(search.base, combination.fit),
+        combination.fit.step_flops - search.base.step_flops,
+        combination.fit.step_operators - search.base.step_operators,
+        _extra_milliseconds(search.base, combination.fit),
         judgement.outcome or "not tested",
         judgement.text,
-        () if target.is_reached(combined.fit) else combined.fit.by_kind,
+        () if target.is_reached(combination.fit) else combination.fit.by_kind,
+        () if target.is_reached(combination.fit) else floor_of(combination.fit),
     )
 
 
@@ -373,8 +227,3 @@ def _cost_words(base: Fit, fit: Fit) -> str:
         if abs(share) >= 0.005:
             parts.append(f"{percent(abs(share))} {'more' if share > 0 else 'fewer'} {name}")
     return ", ".join(parts)
-
-
-def _has_half_precision(fit: Fit) -> bool:
-    """Return True if the step itself computes in a dtype of 16 bits."""
-    return any(each.tensor.startswith(("bfloat16", "float16")) for each in fit.allocations)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from aotlens.model.fit import Fit
+from aotlens.model.fit import Fit, FitPhase
 
-__all__ = ["Goal", "Target"]
+__all__ = ["Goal", "Target", "excess_by_phase"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,25 @@ class Target:
         return self.size_bytes - (self.bytes_of(fit) - fit.step_peak_bytes)
 
     def excess_bytes(self, fit: Fit) -> int:
-        """Return the bytes above the target, added up over the phases: 0 if it is reached.
+        """Return the bytes above the target, added up over the lines of each phase: 0 if it is reached.
 
-        An edit of the forward helps although the optimizer needs as much, because another edit lowers that.
+        An edit of one line helps although another line needs as much, because another edit lowers that.
         """
-        limit = self.peak_limit(fit)
-        phases = sum(max(0, phase.peak_bytes - limit) for phase in fit.phases)
-        return max(phases, self.bytes_of(fit) - self.size_bytes, 0)
+        excess = excess_by_phase(fit, self.peak_limit(fit))
+        return max(sum(excess.values()), self.bytes_of(fit) - self.size_bytes, 0)
+
+
+def excess_by_phase(fit: Fit, limit_bytes: int) -> dict[FitPhase, int]:
+    """Return the bytes above a limit at the highest point of each line, added up over a phase's lines."""
+    highest: dict[tuple[FitPhase, int | None], int] = {}
+    for point in fit.curve:
+        key = point.phase, None if point.span is None else point.span.line
+        highest[key] = max(highest.get(key, 0), point.live_bytes)
+    excess: dict[FitPhase, int] = {}
+    for (phase, _), live_bytes in highest.items():
+        if live_bytes > limit_bytes:
+            excess[phase] = excess.get(phase, 0) + live_bytes - limit_bytes
+    return excess
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,19 @@
-"""Run a script on real tensors for some steps, and compare its parameters with those of a reference run.
+"""Run a script on real tensors for some steps, and compare its parameters and buffers with a reference run.
 
 Invariant: both runs start from the same random numbers; the reference runs in eager.
 """
 
 import sys
-from collections.abc import Mapping
+import weakref
+from collections.abc import Container, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
+from torch.fx import GraphModule
+from torch.nn.modules.module import register_module_buffer_registration_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from aotlens.fit.advice.jobs import OUTCOME, TrainingJob, TrainingOutcome
@@ -24,23 +29,40 @@ from aotlens.torch_api.process_groups import in_backward
 
 __all__ = ["distance", "main", "train"]
 
-Parameters = dict[str, torch.Tensor]
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(slots=True)
+class Values:
+    """Tensors of the training at one moment, by names that are the same in another run of the script."""
+
+    parameters: Tensors = field(default_factory=dict)
+    """What the optimizers update."""
+    buffers: Tensors = field(default_factory=dict)
+    """Of modules: running statistics, counters, masks."""
 
 
 class Recorder:
-    """The parameters before the first step and after the last one, and how many steps there were."""
+    """The values before the first step and after the last one, and how many steps there were."""
 
     def __init__(self, calls: int) -> None:
         self._most_calls = calls
         self.calls = 0
-        self.before: Parameters = {}
-        self.after: Parameters = {}
+        self.before, self.after = Values(), Values()
         self._optimizers: list[Any] = []
+        self._buffers: dict[str, list[weakref.ref[nn.Module]]] = {}
+        """The modules that register buffers, by their class and the buffer's name, in the script's order."""
+
+    def buffer_is_registered(self, module: nn.Module, name: str, buffer: Any) -> None:
+        if not isinstance(module, GraphModule):  # those belong to compilations, which the reference lacks
+            key = f"{type(module).__module__}.{type(module).__qualname__}.{name}"
+            self._buffers.setdefault(key, []).append(weakref.ref(module))
 
     def step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if optimizer not in self._optimizers and not in_backward():
             self._optimizers.append(optimizer)
-            self.before.update(self._parameters(optimizer))
+            self.before.parameters.update(self._parameters(optimizer))
+            self.before.buffers = self._values_of_buffers() | self.before.buffers
 
     def step_ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if in_backward():  # a hook updates one parameter
@@ -52,12 +74,23 @@ class Recorder:
 
     def finish(self) -> None:
         for optimizer in self._optimizers:
-            self.after.update(self._parameters(optimizer))
+            self.after.parameters.update(self._parameters(optimizer))
+        self.after.buffers = self._values_of_buffers()
 
-    def _parameters(self, optimizer: Any) -> Parameters:
+    def _parameters(self, optimizer: Any) -> Tensors:
         number = self._optimizers.index(optimizer)
         values = [value for group in optimizer.param_groups for value in group["params"]]
         return {f"{number}.{index}": value.detach().clone() for index, value in enumerate(values)}
+
+    def _values_of_buffers(self) -> Tensors:
+        values: Tensors = {}
+        for key, references in self._buffers.items():
+            for index, reference in enumerate(references):
+                module = reference()
+                buffer = None if module is None else module._buffers.get(key.rpartition(".")[2])
+                if buffer is not None:
+                    values[f"{key}.{index}"] = buffer.detach().clone()
+        return values
 
 
 def main(folder: str) -> int:
@@ -77,6 +110,7 @@ def train(job: TrainingJob) -> TrainingOutcome:
         hooks = (
             register_optimizer_step_pre_hook(recorder.step_begins),
             register_optimizer_step_post_hook(recorder.step_ends),
+            register_module_buffer_registration_hook(recorder.buffer_is_registered),
         )
         with ExitStack() as stack:
             for hook in hooks:
@@ -98,21 +132,36 @@ def train(job: TrainingJob) -> TrainingOutcome:
     if end.failure is not None:
         return TrainingOutcome(end.failure.message)
     if job.is_reference:
-        torch.save((recorder.before, recorder.after), job.reference)
-        return TrainingOutcome("", recorder.calls, len(recorder.after))
-    before, after = torch.load(job.reference, weights_only=True)
-    return TrainingOutcome("", recorder.calls, len(after), distance(before, after, recorder.after))
+        torch.save((asdict(recorder.before), asdict(recorder.after)), job.reference)
+        return TrainingOutcome("", recorder.calls, len(recorder.after.parameters))
+    before, after = (Values(**values) for values in torch.load(job.reference, weights_only=True))
+    edited = recorder.after.buffers
+    return TrainingOutcome(
+        "",
+        recorder.calls,
+        len(after.parameters),
+        distance(before.parameters, after.parameters, recorder.after.parameters),
+        buffer_distance=distance(before.buffers, _only(after.buffers, edited), _only(edited, after.buffers)),
+    )
+
+
+def _only(tensors: Tensors, names: Container[str]) -> Tensors:
+    return {name: tensor for name, tensor in tensors.items() if name in names}
 
 
 def distance(before: Mapping[str, Any], after: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """Return how far the parameters are from the reference's, relative to how far those have moved."""
+    """Return how far tensors are from the reference's, relative to how far those have moved."""
     if after.keys() != other.keys() or any(after[name].shape != other[name].shape for name in after):
         return float("inf")
     apart = sum(_squares(other[name], after[name]) for name in after)
-    moved = sum(_squares(after[name], before[name]) for name in after)
+    moved = sum(_squares(after[name], before[name]) for name in after if _is_moved(before, after, name))
     if not apart:
         return 0.0
     return float("inf") if not moved or apart != apart else float((apart / moved) ** 0.5)
+
+
+def _is_moved(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> bool:
+    return name in before and before[name].shape == after[name].shape
 
 
 def _squares(first: Any, second: Any) -> float:

@@ -1,6 +1,6 @@
 """Advice that lowers the peak of a step, in words."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from aotlens.model.fit import Fit, FitAdvice, FitPlan, KindBytes, kind_name
 from aotlens.model.source import Fix
@@ -13,16 +13,15 @@ __all__ = [
     "advice_rows",
     "advice_words",
     "cost_words",
+    "floor_words",
     "plan_lines",
     "plan_words",
-    "static_bytes",
     "together_words",
 ]
 
 LEAST_US = 0.05
 """A smaller change of the predicted time is not shown."""
 MOST_KINDS = 4
-STATIC_KINDS = ("parameter", "buffer", "optimizer state")
 ADVICE = "Edits that lower the peak, each tested alone on a copy of the script"
 
 
@@ -84,6 +83,8 @@ def plan_words(plan: FitPlan) -> str:
     """Return whether the target is reached, and the edits that it takes, in one line."""
     target, peak = human_bytes(plan.target_bytes), human_bytes(plan.peak_bytes)
     if not plan.titles:
+        if plan.is_reached:
+            return f"Target {target} is reached without edits: {peak}"
         return f"Target {target} is not reached: no tested edit helps, {peak} remain"
     edits = counted(len(plan.titles), "edit")
     if plan.is_reached:
@@ -98,13 +99,17 @@ def plan_lines(plan: FitPlan) -> Iterator[str]:
     if plan.titles:
         yield f"  together: {together_words(plan)}"
     if plan.remaining:
-        shown = ", ".join(f"{human_bytes(row.bytes)} {kind_name(row)}" for row in plan.remaining[:MOST_KINDS])
-        yield f"  at the peak remain {shown}{'' if len(plan.remaining) <= MOST_KINDS else ' and others'}"
-        if static_bytes(plan.remaining) > plan.target_bytes:
-            static = human_bytes(static_bytes(plan.remaining))
-            yield f"  out of reach: {', '.join(STATIC_KINDS)} alone need {static}, and no edit lowers them"
+        yield f"  at the peak remain {_kinds_words(plan.remaining)}"
+        if plan.floor_bytes > plan.target_bytes:
+            yield f"  out of reach: no edit lowers {floor_words(plan.floor)}, which exist at once"
 
 
-def static_bytes(kinds: Iterable[KindBytes]) -> int:
-    """Return the bytes that a step needs whatever its batch."""
-    return sum(row.bytes for row in kinds if row.kind in STATIC_KINDS)
+def floor_words(floor: Sequence[KindBytes]) -> str:
+    """`1.2 MiB (800.0 KiB parameter, 400.0 KiB gradient)`: what exists during the whole step."""
+    return f"{human_bytes(sum(row.bytes for row in floor))} ({_kinds_words(floor)})"
+
+
+def _kinds_words(kinds: Sequence[KindBytes]) -> str:
+    """`800.0 KiB parameter, 400.0 KiB gradient`: the largest."""
+    shown = ", ".join(f"{human_bytes(row.bytes)} {kind_name(row)}" for row in kinds[:MOST_KINDS])
+    return f"{shown}{' and others' if len(kinds) > MOST_KINDS else ''}"

@@ -1,0 +1,76 @@
+"""Combine tested edits for a target, from the cheapest on.
+
+Invariant: of edits that exclude each other, a combination has at most one; what the target does not need is
+left out.
+"""
+
+from collections.abc import Sequence
+
+from aotlens.fit.advice.proposals import Proposal
+from aotlens.fit.advice.search_state import Search, Tested
+from aotlens.fit.advice.target import Target, excess_by_phase
+from aotlens.model.fit import Fit
+from aotlens.view.quantities import counted
+
+__all__ = ["combined"]
+
+ROUNDS = 2
+"""How often every edit is added: one that does not help at first may help after others."""
+CONFLICTS = ({"step in backward", "gradient accumulation"},)
+"""Kinds that exclude each other: each micro batch has a backward, after which parameters may not change."""
+
+
+def combined(search: Search, singles: Sequence[Tested], target: Target) -> Tested | None:
+    """Return the cheapest tested combination that reaches the target, or the lowest one."""
+    exact = [tested for tested in singles if search.is_exact(tested)]
+    best = _of_these(search, exact, target)
+    if best is None or not target.is_reached(best.fit):
+        best = _of_these(search, singles, target)
+    return best
+
+
+def _of_these(search: Search, singles: Sequence[Tested], target: Target) -> Tested | None:
+    """Return the cheapest single one that reaches the target, or add them up from the cheapest on."""
+    if not singles:
+        return None
+    order = sorted(singles, key=lambda tested: (search.cost(tested), target.excess_bytes(tested.fit)))
+    reaching = [tested for tested in order if target.is_reached(tested.fit)]
+    best = lowest = (reaching or order)[0]
+    for single in order * ROUNDS:
+        if target.is_reached(best.fit):
+            break
+        (added,) = single.chosen
+        if added in best.chosen or not _lowers_what_exceeds(search.base, single.fit, best.fit, target):
+            continue
+        others = tuple(proposal for proposal in best.chosen if _are_compatible(proposal, added))
+        if others:
+            search.say(f"{counted(len(others) + 1, 'edit')} together")
+        together = search.tested((*others, added))
+        if together is not None and target.excess_bytes(together.fit) < target.excess_bytes(best.fit):
+            best = together
+        lowest = min(lowest, best, key=lambda tested: target.bytes_of(tested.fit))
+    return _pruned(search, best, target) if target.is_reached(best.fit) else lowest
+
+
+def _are_compatible(proposal: Proposal, other: Proposal) -> bool:
+    """Return True if both can be made at once, and train as each of them does."""
+    return proposal.group != other.group and {proposal.kind, other.kind} not in CONFLICTS
+
+
+def _lowers_what_exceeds(base: Fit, single: Fit, best: Fit, target: Target) -> bool:
+    """Return True if an edit alone lowers lines of a phase that the combination leaves above the target."""
+    limit = target.peak_limit(best)
+    exceeding = excess_by_phase(best, limit)
+    before, after = excess_by_phase(base, limit), excess_by_phase(single, limit)
+    lowers = any(after.get(phase, 0) < before.get(phase, 0) for phase in exceeding)
+    return lowers or not exceeding.keys() & before.keys()
+
+
+def _pruned(search: Search, best: Tested, target: Target) -> Tested:
+    """Leave out what the target does not need, the latest additions last."""
+    for proposal in best.chosen[:-1]:
+        others = tuple(each for each in best.chosen if each is not proposal)
+        without = search.tested(others) if others else None
+        if without is not None and target.is_reached(without.fit):
+            best = without
+    return best
