@@ -7,7 +7,9 @@ from a file or sent by the worker. `aotlens.view` turns records into lines and r
 
 import os
 
-FRAMES_PER_S = 120
-"""Each paint waits for the next frame, and a key causes several. Textual reads it once, at its import."""
+FRAMES_PER_S = 240
+"""Each paint waits for one or two frames, and a key causes two paints: the row, then what it is linked to.
+Textual reads it once, at its import.
+"""
 
 os.environ.setdefault("TEXTUAL_FPS", str(FRAMES_PER_S))

@@ -5,7 +5,7 @@ WORKBENCH_CSS = """
     #tabs { padding: 0 1; }
     #body { layout: horizontal; height: 1fr; }
     #left { width: 46%; }
-    #right { width: 1fr; }
+    #results { width: 1fr; height: 1fr; }
     #targets { height: auto; max-height: 9; border: round $panel; border-title-color: $text-muted;
         display: none; }
     #targets.-several { display: block; }
@@ -15,11 +15,10 @@ WORKBENCH_CSS = """
         border: round $primary; border-title-color: $primary; border-title-style: bold; }
     #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     #filter.-open { display: block; }
-    #panes { height: 1fr; }
-    Workbench.-stale #panes { opacity: 55%; }
+    Workbench.-stale #results > * { opacity: 55%; }
     Workbench.-narrow #body { layout: vertical; }
     Workbench.-narrow #left { width: 100%; height: 36%; }
-    Workbench.-narrow #right { width: 100%; height: 1fr; }
+    Workbench.-narrow #results { width: 100%; height: 1fr; }
     Workbench.-narrow #source-pane, Workbench.-narrow #results, Workbench.-narrow #targets {
         border: none; border-top: solid $panel; }
     Workbench.-narrow #source-pane:focus-within, Workbench.-narrow #results:focus-within,
@@ -37,6 +36,6 @@ WORKBENCH_CSS = """
     Workbench.-short GraphsPane.-map #tables { display: none; }
     Workbench.-short GraphsPane.-map #map { height: 1fr; }
     Workbench.-short DiagnosticsPane .detail { height: 60%; }
-    Workbench.-only-left #right, Workbench.-only-right #left { display: none; }
+    Workbench.-only-left #results, Workbench.-only-right #left { display: none; }
     Workbench.-only-left #left { width: 100%; height: 100%; }
 """

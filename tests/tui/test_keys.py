@@ -230,7 +230,7 @@ def test_d_changes_between_dark_and_light() -> None:
 @pytest.mark.rotates
 def test_z_gives_the_screen_to_one_half() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        left, right = app.workbench.query_one("#left"), app.workbench.query_one("#right")
+        left, right = app.workbench.query_one("#left"), app.workbench.query_one("#results")
         await pilot.press("z")
         zoomed = (left.display and left.region.width, right.region.width)
         await pilot.press("z")

@@ -46,7 +46,7 @@ def test_the_border_is_dragged_from_either_side() -> None:
 def test_the_line_between_stacked_panes_is_dragged() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         _, height = left(app)
-        top = app.workbench.query_one("#right").region.y
+        top = app.workbench.query_one("#results").region.y
         await drag(app, pilot, (20, top), (20, top + 6))
         assert left(app)[1] in (height + 5, height + 6)
         assert set(app.remembered.shares) == {"stacked"}

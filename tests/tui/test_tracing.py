@@ -36,7 +36,7 @@ def right_title(app: AotlensApp) -> str:
 
 
 def shown_pane(app: AotlensApp) -> str:
-    return str(app.workbench.query_one("#panes").current)  # type: ignore[attr-defined]
+    return str(app.workbench.query_one("#results").current)  # type: ignore[attr-defined]
 
 
 @pytest.mark.rotates

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rich.markup import escape
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.geometry import Region
 
 from aotlens.model.source import Span
 from aotlens.model.spans import file_key
@@ -37,6 +38,9 @@ class SourcePane(Vertical):
         self.file = ""
         self._columns: tuple[bool, ...] = ()
         """The visible columns of the gutter."""
+        self._title = ""
+        self._is_retitled = False
+        """True while only the border's first line is to be painted again."""
 
     def compose(self) -> ComposeResult:
         yield CodeView(id="source")
@@ -121,7 +125,24 @@ class SourcePane(Vertical):
             return
         text = mark_text(self._mark(line))
         name = self.sources.get(self.file).problem.split("\n")[0] or short_path(self.file)
-        self.border_title = escape(f"{name} · {line}: {text}" if text else name)
+        self._retitle(f"{name} · {line}: {text}" if text else name)
+
+    def _retitle(self, title: str) -> None:
+        """Show another title; Textual would paint all of the source again, with every key in a table."""
+        if title == self._title:
+            return
+        self._title = title
+        self._is_retitled = True
+        self.border_title = escape(title)
+        self._is_retitled = False
+
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
+        if self._is_retitled:
+            left, top = self.content_offset
+            regions = (Region(-left, -top, self.outer_size.width, 1),)
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
 
 def short_path(file: str) -> str:
