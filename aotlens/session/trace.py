@@ -75,10 +75,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     if targets and failure is not None and failure.kind == "no-value":  # memory is needed beyond the targets
         notes.append(_note(failure))
         failure = None
-    if targets and failure is not None and failure.kind == "exit":  # the script exited after a capture
-        failure = None
-    if failure is None and failures and not targets:
-        failure, failures = failures[0], failures[1:]
+    failure, failures = _main_failure(failure, failures, targets)
     if failure is None and not targets:
         failure = driver.no_target_failure()
     report, dynamo = None, driver.dynamo(targets)
@@ -94,6 +91,23 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
         report = replace(report, diagnostics=findings, dynamo=dynamo, incomplete=cut_short)
     data = encode(report) if report is not None else None
     return Outcome(data, failure, _files(request.path, reads), reads.outside, collector.stopped)
+
+
+def _main_failure(
+    failure: Failure | None, failures: list[Failure], targets: list[Target]
+) -> tuple[Failure | None, list[Failure]]:
+    """Return the failure of the whole trace, if any, and those of single examples and graphs.
+
+    The answer has the traceback of the first; those of the others are added to the script's output.
+    """
+    if targets and failure is not None and failure.kind == "exit":  # the script exited after a capture
+        failure = None
+    if failure is None and failures and not targets:
+        failure, failures = failures[0], failures[1:]
+    for other in failures:
+        if other.traceback:
+            sys.stderr.write(other.traceback.rstrip() + "\n")
+    return failure, failures
 
 
 def _cut_short(collector: Collector, failure: Failure | None, options: TraceOptions) -> str | None:

@@ -14,11 +14,14 @@ from aotlens.model.source import Cost, Span
 from aotlens.view.quantities import human_bytes, human_seconds, human_us
 from aotlens.view.why import Problem, problems
 
-__all__ = ["MOST_ACTIONS", "Action", "cost_text", "what_to_do"]
+__all__ = ["MOST_ACTIONS", "NOTHING_TO_DO", "Action", "cost_text", "what_to_do"]
 
 MOST_ACTIONS = 5
 LEAST_SHARE = 0.02
 """A finding below this share of its total is not an action."""
+
+NOTHING_TO_DO = f"nothing: no error or warning, and no advice that is worth {LEAST_SHARE:.0%} of its total"
+"""Said of a report without actions: of the peak, a step, or the compile time."""
 
 DYNAMO_CODES = frozenset({"AL405", "AL406", "AL407", "AL408", "AL409"})
 """Diagnostics that `problems` reports with the seconds they take."""

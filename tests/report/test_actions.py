@@ -8,7 +8,8 @@ from aotlens.model.recompilations import Cause
 from aotlens.model.source import Cost
 from aotlens.render.text.actions import action_lines
 from aotlens.render.text.layout import Page, to_text
-from aotlens.view.actions import MOST_ACTIONS, what_to_do
+from aotlens.view.actions import MOST_ACTIONS, NOTHING_TO_DO, what_to_do
+from aotlens.view.tabs.overview import ACTIONS, overview
 from tests.report.sample import sample_report, span, training_target
 
 HERE = span("self.up(x)")
@@ -92,6 +93,21 @@ def test_the_text_says_what_it_is_worth_and_what_tries_it() -> None:
         "     → in `aotlens tui`, `f` on the Saved tab tries it",
         "",
     ]
+
+
+def test_the_first_screen_says_that_there_is_nothing_to_do() -> None:
+    report = report_of(NOTE)
+    title, line, *_ = overview(report, report.targets[0]).lines()
+    assert (title.text, line.text.strip()) == (ACTIONS, NOTHING_TO_DO)
+    assert ACTIONS not in overview(replace(report, targets=()), report.targets[0]).lines()[0].text
+
+
+def test_a_small_first_screen_cuts_everything_but_the_first_thing_to_do() -> None:
+    report = report_of(WRONG, LARGE)
+    first, *others = overview(report, report.targets[0]).lines(room=10)
+    assert first.text.split() == ["do", "first", "1.", *first.text.split()[3:]]
+    assert first.wrap
+    assert not any(line.wrap for line in others[:6])
 
 
 def test_one_finding_of_one_target_is_not_said_twice() -> None:

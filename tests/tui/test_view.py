@@ -89,6 +89,12 @@ def test_the_room_goes_where_it_completes_most_cells() -> None:
     ]
 
 
+def test_the_sides_of_a_comparison_have_the_same_width() -> None:
+    columns = (Column("before", narrowest=4, grows=True), Column("after", narrowest=4, grows=True))
+    measured = Measures((30, 12), ((30, 30), (12, 12)))
+    assert fitted_widths(columns, measured, 24) == (11, 11)
+
+
 def test_rows_are_found_by_line_the_innermost_first() -> None:
     first, second = Span("a.py", 3, 0, 4, 9), Span("a.py", 9, 0, 9, 5)
     links = (Link((first,), (second,)), Link((second,)), Link())

@@ -379,6 +379,19 @@ def test_an_example_that_does_not_fit(client: WorkerClient, script: Path) -> Non
     )
 
 
+def test_the_output_has_the_traceback_of_an_example_that_failed_beside_others(
+    client: WorkerClient, script: Path
+) -> None:
+    source = (
+        "# aotlens: example f32[2]\ndef f(x):\n    raise ValueError('no')\n\n"
+        "# aotlens: example f32[2]\ndef g(x):\n    return x + 1\n"
+    )
+    answer = trace(client, script, source)
+    assert answer.failure is None
+    assert f'File "{script}", line 3, in f' in answer.output
+    assert answer.output.rstrip().endswith("ValueError: no")
+
+
 @pytest.mark.rotates
 def test_data_dependent_control_flow_names_the_line(client: WorkerClient, script: Path) -> None:
     source = "# aotlens: example f32[2]\ndef f(x):\n    if x.sum() > 0:\n        return x\n    return -x\n"

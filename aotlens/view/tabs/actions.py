@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from aotlens.model.report import Report, Target
 from aotlens.model.spans import line_text
-from aotlens.view.actions import Action, what_to_do
+from aotlens.view.actions import NOTHING_TO_DO, Action, what_to_do
 from aotlens.view.tabs.diagnostics import diagnostic_key, severity_part
 from aotlens.view.tabs.marks import all_diagnostics
 from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
@@ -18,7 +18,10 @@ def action_lines(report: Report, target: Target, *, has_keys: bool = True) -> It
     `has_keys` is False where the keys of the terminal app do nothing.
     """
     home = target.file
-    for number, action in enumerate(what_to_do(report), 1):
+    actions = what_to_do(report)
+    if not actions and report.targets:
+        yield Line((Part(f"  {NOTHING_TO_DO}", "ok"),), wrap=True)
+    for number, action in enumerate(actions, 1):
         role = "information" if action.gain else action.severity
         parts = (
             Part(f"  {number}. ", role),

@@ -19,16 +19,16 @@ from aotlens.view.tabs.tables.rows import (
 )
 
 INPUT_COLUMNS = (
-    Column("input", widest=44, narrowest=28, grows=True),
+    Column("input", widest=44, narrowest=26, grows=True),
     Column("kind", widest=9, narrowest=9, drop=2),
-    Column("tensor", widest=24, narrowest=10, drop=1),
+    Column("tensor", widest=24, narrowest=14, drop=1),
     Column("size", widest=9, narrowest=9, align="right", drop=3, largest_first=True),
-    Column("handled", widest=26, narrowest=11),
+    Column("handled", widest=26, narrowest=16),
     Column("line", widest=28, narrowest=4, align="right"),
 )
 OUTPUT_COLUMNS = (
     Column("output", widest=34, narrowest=10, grows=True),
-    Column("tensor", widest=24, narrowest=10, drop=1),
+    Column("tensor", widest=24, narrowest=14, drop=1),
     Column("size", widest=9, narrowest=9, align="right", drop=2, largest_first=True),
     Column("description", widest=34, narrowest=8),
     Column("line", widest=28, narrowest=4, align="right"),

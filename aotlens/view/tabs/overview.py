@@ -27,6 +27,8 @@ from aotlens.view.why import dynamo_counts
 MOST_STEPS = 5
 TIGHT_STEPS, TIGHT_ACTIONS = 2, 2
 """Lines on a small first screen about the wrapper, and about what to do."""
+TIGHT_SENTENCE = 3
+"""Rows of the first thing to do, which is never cut."""
 LABEL_WIDTH = 10
 
 ACTIONS = "What to do first"
@@ -91,12 +93,16 @@ class Overview:
 
     def _tight(self, room: int) -> tuple[Line, ...]:
         """Return the first screen of a small terminal: every answer, and as many findings as fit."""
-        lines = [*labelled("do first", self.actions[:TIGHT_ACTIONS]), *self.tight_facts]
-        lines = [*(replace(line, wrap=False) for line in lines), *self.saved[:MOST_SAVED]]
+        actions = [action for action in self.actions[:TIGHT_ACTIONS] if action.jump is not None]
+        answers = [*labelled("do first", tuple(actions)), *self.tight_facts]
+        cut = (replace(line, wrap=False) for line in answers[1:])
+        lines = [*answers[:1], *cut, *self.saved[:MOST_SAVED]]
+        if actions:
+            room -= TIGHT_SENTENCE - 1
         most = max(TIGHT_STEPS, room - len(lines) - len(self.diagnostics))
         fits = len(self.steps) <= most
         steps = self.steps if fits else (*self.steps[: most - 1], more_steps(self.applied - most + 1))
-        lines += labelled("each call", steps)
+        lines += labelled("each call", tuple(replace(line, wrap=False) for line in steps))
         least = 1 if len(self.diagnostics) == 1 else 2
         return (*lines, *labelled("found", self.diagnostics[: max(least, room - len(lines))]))
 
@@ -302,7 +308,7 @@ def step_lines(target: Target) -> Iterator[Line]:
             Part(cost, "warning"),
             Part(f"  {step.reason}", "dim"),
         )
-        yield Line(parts, sites_link(step.sites), Jump("wrapper", f"step:{step.name}"))
+        yield Line(parts, sites_link(step.sites), Jump("wrapper", f"step:{step.name}"), wrap=True)
     rest, skipped = len(applied) - MOST_STEPS, len(steps) - len(applied)
     if rest > 0:
         yield Line((Part(f"  … {counted(rest, 'more step')}", "dim"),), jump=Jump("wrapper"))

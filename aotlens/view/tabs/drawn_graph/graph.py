@@ -14,8 +14,8 @@ from aotlens.view.tabs.tables.rows import Cells, Column, Jump, LazyRows, Line, L
 
 NODE_COLUMNS = (
     Column("node", widest=32, narrowest=14, grows=True),
-    Column("operation", widest=34, narrowest=12, drop=1),
-    Column("tensor", widest=24, narrowest=10, drop=2),
+    Column("operation", widest=34, narrowest=10, drop=1),
+    Column("tensor", widest=18, narrowest=16, drop=2),
     Column("size", widest=9, narrowest=9, align="right", drop=3, largest_first=True),
     Column("line", widest=40, narrowest=4, align="right"),
 )

@@ -11,7 +11,7 @@ from aotlens.model.report import StageNode
 from aotlens.view.names import without_number
 from aotlens.view.tabs.tables.rows import Cells, Column, Group, Link, Listing, Part, Rows, grouped
 
-LAYER_COLUMN = Column("layer", widest=16, narrowest=6)
+LAYER_COLUMN = Column("layer", widest=16, narrowest=14)
 """`×12 blocks.0–11` for a fold. The count comes first and is always visible; without it the row would look
 like one node."""
 

@@ -68,6 +68,7 @@ def fitted_widths(columns: Sequence[Column], measured: Measures, width: int) -> 
     """Return widths that fit: columns shrink, then columns are dropped; 0 hides a column.
 
     The room beyond the least widths goes where it completes most cells; growing columns share what is left.
+    Where several columns grow, such as the two sides of a comparison, they get nothing but that.
     """
     natural = measured.natural
     least = [min(wide, column.narrowest) for column, wide in zip(columns, natural, strict=True)]
@@ -90,8 +91,9 @@ def _best_step(
 ) -> tuple[int, int] | None:
     """Return the column that gains most from being wider, and by how much; None if nothing fits."""
     best: tuple[float, int, int] | None = None
+    are_sides = sum(column.grows for column in columns) > 1
     for position, (column, wide) in enumerate(zip(columns, widths, strict=True)):
-        if not 0 < wide < measured.natural[position]:
+        if not 0 < wide < measured.natural[position] or (column.grows and are_sides):
             continue
         lengths = measured.lengths[position] if measured.lengths else ()
         whole = bisect_right(lengths, wide)
