@@ -38,7 +38,7 @@ TORCH_ERRORS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("is not tracked with proxy",), "outer-number-in-subgraph"),
     (("Expected IntList but got GenericList",), "vmap-needs-static-sizes"),
     (("tried to directly modify sizes for customized tensor",), "in-place-resize"),
-    (("data is not allocated yet",), "reads-values"),
+    (("data is not allocated yet", "Not available for 'meta' device type"), "reads-values"),
     ((".numpy() is not supported",), "numpy-values"),
     (("new_fn INTERNAL ASSERT FAILED",), "view-before-detach-and-write"),
     (("NYI SymInt equality",), "symbolic-exponent"),

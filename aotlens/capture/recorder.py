@@ -164,6 +164,11 @@ class Recorder(Recording, TorchDispatchMode):
                 raise unsupported_grad_read(self.argument_names[id(fake)], self.current_frames().innermost)
         return fake
 
+    def on_memory_read(self, owner: Any) -> None:
+        """Reject a read of the memory of a fake tensor or of its storage; real ones have theirs."""
+        if owner.device.type == "meta" or type(owner) is FakeTensor:
+            raise unsupported("reads-values", self.current_frames().innermost)
+
     def on_hook_registration(self, tensor: Any) -> None:
         """Note that user code is about to register a hook on a tensor, which no operator represents."""
         if any(tensor is argument for argument in self.arguments):

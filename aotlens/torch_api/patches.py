@@ -42,12 +42,14 @@ from aotlens.torch_api.patching import Patch, Scope, constant, routed
 from aotlens.torch_api.rng import device_rng_state, generator_class, rng_state
 from aotlens.torch_api.tensor_attributes import (
     assign_data,
+    data_pointer,
     detach_in_place,
     grad_attribute,
     index_tensor,
     register_hook,
     require_grad,
     resize_storage,
+    share_memory,
 )
 from aotlens.torch_api.transforms import linearize_part
 
@@ -65,6 +67,7 @@ __all__ = [
 
 _FAKE = "torch._subclasses.fake_tensor:FakeTensor"
 _NO_OPERATOR = "the trace must know, and no operator reports it"
+_NO_MEMORY = "a fake tensor has no memory: its address would be 0 in the graph"
 _RNG = (
     "the function's random numbers must not depend on, or change, the caller's generator while it is traced"
 )
@@ -81,6 +84,10 @@ TRACE = Scope(
             resize_storage,
             "a fake storage has no memory, and the trace must know its size",
         ),
+        Patch(Attribute(_FAKE, "data_ptr"), data_pointer, _NO_MEMORY),
+        Patch(Attribute("torch:UntypedStorage", "data_ptr"), data_pointer, _NO_MEMORY),
+        Patch(Attribute(_FAKE, "__dlpack__"), share_memory, _NO_MEMORY),
+        Patch(Attribute("torch.utils.dlpack", "to_dlpack"), share_memory, _NO_MEMORY),
         Patch(Attribute("torch:Tensor", "grad"), grad_attribute, f"`x.grad`: {_NO_OPERATOR}"),
         Patch(
             Attribute("torch:Tensor", "register_hook"), register_hook, f"`x.register_hook(f)`: {_NO_OPERATOR}"

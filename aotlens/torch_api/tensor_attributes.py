@@ -4,6 +4,7 @@ Each function makes the value that replaces torch's own (`patches.TRACE`).  The 
 modes that define them are called, the outermost first.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from aotlens.torch_api.patching import Current
 
 __all__ = [
     "assign_data",
+    "data_pointer",
     "detach_in_place",
     "grad_attribute",
     "grad_without_callbacks",
@@ -22,9 +24,11 @@ __all__ = [
     "register_hook",
     "require_grad",
     "resize_storage",
+    "share_memory",
 ]
 
 _GRAD: Any = torch.Tensor.grad
+_DEEPCOPY = torch.Tensor.__deepcopy__.__code__
 
 
 def assign_data(original: Any, current: Current) -> Any:
@@ -48,6 +52,32 @@ def resize_storage(original: Any, current: Current) -> Any:
         return storage if callbacks else original(storage, size)
 
     return resize_
+
+
+def data_pointer(original: Any, current: Current) -> Any:
+    """`fake.data_ptr()` and `storage.data_ptr()`, which call `on_memory_read(owner)` first.
+
+    Not for `copy.deepcopy`, which only asks whether there is memory.
+    """
+
+    def data_ptr(owner: Any) -> Any:
+        caller = sys._getframe(1).f_code
+        for notify in mode_callbacks("on_memory_read") if caller is not _DEEPCOPY else ():
+            notify(owner)
+        return original(owner)
+
+    return data_ptr
+
+
+def share_memory(original: Any, current: Current) -> Any:
+    """How a tensor's memory is shared by DLPack, which calls `on_memory_read(tensor)` first."""
+
+    def share(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        for notify in mode_callbacks("on_memory_read"):
+            notify(tensor)
+        return original(tensor, *args, **kwargs)
+
+    return share
 
 
 def detach_in_place(original: Any, current: Current) -> Any:
