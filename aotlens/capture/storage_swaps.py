@@ -37,11 +37,9 @@ def record_storage_swap(recording: Recording, call: Write) -> Any:
         if target.requires_grad:
             recording.reset_leaves.append(target)
         result = call.func(*call.args, **call.kwargs)
-    elif packet in (aten.resize_, aten.resize_as_, aten._resize_output_):
+    else:  # `resize_`, `resize_as_`, `_resize_output_`: the other rows of STORAGE_SWAPS
         tracked = _resized(recording, call)
         result = call.func(*call.args, **call.kwargs) if tracked is None else target
-    else:
-        raise unsupported("storage-mutation-by-operator", recording.span, operator=call.name)
     if tracked is not None:
         setattr(target, TRACKED_ATTRIBUTE, tracked)
         recording.swapped_tensors.append(target)

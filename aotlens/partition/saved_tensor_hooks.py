@@ -16,7 +16,6 @@ from aotlens.capture.autograd.saved_tensor_hooks import HookRunner, SavedTensorH
 from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.run import recording
 from aotlens.capture.storage import Storage
-from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Origin
 from aotlens.ir.program import (
     Node,
@@ -40,10 +39,13 @@ from aotlens.partition.saved_values import describe_saved, sizes_last
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.modes import without_autocast
 from aotlens.torch_api.operators import pytree
-from aotlens.unsupported import unsupported
 
 PACKING = "packed by the caller's saved-tensor hook"
 UNPACKING = "unpacked by the caller's saved-tensor hook"
+
+
+class HooksNotRecordedError(Exception):
+    """The hooks cannot be part of the graphs: autograd runs them, as in eager."""
 
 
 def with_hooks(parts: Partitioned, hooks: SavedTensorHooks) -> Partitioned:
@@ -62,7 +64,7 @@ def _hooked(parts: Partitioned, backward: Program, hooks: SavedTensorHooks) -> I
     """Yield the saved tensors on which the hooks run.
 
     Raises:
-        UnsupportedError: the backward mutates one; in eager that mutates the unpacked tensor.
+        HooksNotRecordedError: the backward mutates one; in eager that mutates the unpacked tensor.
     """
     written = {id(node.args[0]) for node in backward.nodes if writes_input(node)}
     for value in parts.saved:
@@ -73,7 +75,7 @@ def _hooked(parts: Partitioned, backward: Program, hooks: SavedTensorHooks) -> I
         if hooks.values == "no_static" and isinstance(value.owner, (Parameter, Buffer)):
             continue
         if id(value.node) in written:
-            raise unsupported("saved-tensor-hook-on-written")
+            raise HooksNotRecordedError("the backward writes to a saved tensor")
         yield value
 
 
@@ -92,12 +94,12 @@ class _Recording:
         """Record both hooks on one value.
 
         Raises:
-            UnsupportedError: a hook cannot be recorded, or `unpack` returns another kind of tensor.
+            HooksNotRecordedError: a hook has side effects, or `unpack` returns another kind of tensor.
         """
         origin = Origin(value.origin.location, value.origin.op, False, "partition", PACKING)
         hook_input = self._fake_alias(value)
         pack_output, added = self._run(self._pack, hook_input, origin)
-        self._reject_effects(added, [hook_input], value)
+        self._reject_effects(added, [hook_input])
         leaves, spec = pytree.tree_flatten(pack_output)
         nodes = [self._node(leaf) for leaf in leaves]
         unpack_inputs = [
@@ -107,7 +109,7 @@ class _Recording:
         packed = pytree.tree_unflatten(unpack_inputs, spec)
         origin = Origin(value.origin.location, value.origin.op, True, "partition", UNPACKING)
         unpacked, added = self._run(self._unpack, packed, origin, like=value.val)
-        self._reject_effects(added, unpack_inputs, value)
+        self._reject_effects(added, unpack_inputs)
         packed_nodes = tuple(dict.fromkeys(node for node in nodes if node is not None))
         result = self._node(unpacked)
         assert result is not None  # a tensor, since it passed _in_layout_of
@@ -177,24 +179,21 @@ class _Recording:
         constants = [node for node in needed.values() if id(node) not in added_ids]
         return (*constants, *(node for node in added if id(node) in needed))
 
-    def _reject_effects(self, added: list[Node], hook_inputs: list[Any], value: Node) -> None:
+    def _reject_effects(self, added: list[Node], hook_inputs: list[Any]) -> None:
         tensors = [self._recorder.tracked(leaf) for leaf in hook_inputs if isinstance(leaf, torch.Tensor)]
         counted = any(
             getattr(node.op, "namespace", "") == "rngprims" for node in added
         )  # the wrapper counts its random numbers
         written = any(known.storage.version for known in tensors)
         if counted or written or any(node.origin.effect for node in added):
-            raise self._unsupported("one of them has side effects", value)
-
-    def _unsupported(self, case: str, value: Node) -> UnsupportedError:
-        return unsupported("saved-tensor-hook", value.origin.location.innermost, reason=case)
+            raise HooksNotRecordedError("a hook has side effects")
 
 
 def _in_layout_of(unpacked: Any, like: Any) -> Any:
     """Return the unpacked tensor in the layout with which the backward was recorded.
 
     Raises:
-        UnsupportedError: it is another kind of tensor.
+        HooksNotRecordedError: it is another kind of tensor.
     """
     if (
         type(unpacked) is not FakeTensor
@@ -202,7 +201,7 @@ def _in_layout_of(unpacked: Any, like: Any) -> Any:
         or unpacked.device != like.device
         or unpacked.shape != like.shape
     ):
-        raise unsupported("saved-tensor-hook-type")
+        raise HooksNotRecordedError("`unpack` returns another kind of tensor")
     if unpacked.stride() == like.stride():
         return unpacked
     if not torch.ops.aten.is_non_overlapping_and_dense.default(like):

@@ -80,18 +80,6 @@ CASES = (
         "{advice}",
     ),
     Case(
-        "saved-tensor-hook",
-        "saved-tensor hooks of which {reason}",
-    ),
-    Case(
-        "saved-tensor-hook-type",
-        "saved-tensor hooks that unpack another kind of tensor",
-    ),
-    Case(
-        "saved-tensor-hook-on-written",
-        "saved-tensor hooks on a tensor that the backward writes to",
-    ),
-    Case(
         "view-before-detach-and-write",
         "a view, taken before a write, of a tensor that is detached in place or is a leaf on "
         "the storage of another",

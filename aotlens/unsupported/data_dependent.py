@@ -24,23 +24,27 @@ CASES = (
     Case(
         "size-expression",
         "the size expression `{expression}` in a graph for a backend",
+        "compute it outside and pass it as an argument, or use the backend `eager`",
     ),
     Case(
         "derivative-specialises",
         "a derivative that specialises a size",
+        "compile it with static sizes",
     ),
     Case(
         "partial-backward-specialises",
         "a backward for some tangents that specialises a size",
+        "compile it with static sizes",
     ),
     Case(
         "write-on-data-dependent-storage",
         "a write to one of `{left}` and `{right}`, on one storage, of data-dependent sizes",
+        "clone one of them before the call",
     ),
     Case(
         "ragged-and-symbolic-sizes",
         "symbolic sizes beside the ragged size `{name}`",
-        "leave `dynamic` out: a ragged size is symbolic in any case",
+        "pass a real tensor: its ragged size is symbolic in any case",
     ),
     Case(
         "data-dependent-index",
@@ -65,6 +69,7 @@ CASES = (
     Case(
         "operator-needs-static-sizes",
         "an operator that needs static sizes, under symbolic sizes",
+        "compile it with static sizes",
     ),
     Case(
         "vmap-needs-static-sizes",
@@ -77,7 +82,7 @@ CASES = (
     ),
     Case(
         "reads-values",
-        "an operator that reads a tensor's values",
+        "code that reads a tensor's memory (`data_ptr()`, its storage, DLPack)",
         _KEEP_TENSORS,
     ),
     Case(

@@ -38,10 +38,12 @@ CASES = (
     Case(
         "no-functional-variant",
         "mutation by `{operator}`, which has no functional variant",
+        "use the operator that returns a new tensor",
     ),
     Case(
         "write-of-other-size",
         "`{operator}` to a tensor of another size",
+        "use the tensor that it returns without `out=`",
     ),
     Case(
         "out-strides",
@@ -74,6 +76,8 @@ CASES = (
     Case(
         "data-dependent-output",
         "an output of `{operator}`, which depends on data",
+        "compute a tensor (`(x == y).all()` instead of `torch.equal`), or move this line out of the compiled"
+        " function",
     ),
     Case(
         "no-fake-kernel",

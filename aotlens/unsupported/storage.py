@@ -90,11 +90,6 @@ CASES = (
         "call it under `torch.no_grad()`",
     ),
     Case(
-        "storage-mutation-by-operator",
-        "storage mutation by `{operator}`",
-        "return the new tensor",
-    ),
-    Case(
         "write-to-expanded",
         "a write to an expanded tensor",
         "clone it before writing",
@@ -125,8 +120,7 @@ CASES = (
     ),
     Case(
         "write-to-repeated-memory",
-        "a write to a part of an input of symbolic sizes, {input}that repeats elements "
-        "(`expand`, `unfold`, `as_strided`)",
+        "a write to a part of an input, {input}that repeats elements (`expand`, `unfold`, `as_strided`)",
         "clone it first, pass its base, or compile without dynamic sizes",
     ),
     Case(

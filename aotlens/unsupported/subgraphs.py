@@ -4,14 +4,10 @@ from aotlens.unsupported.case import Case
 
 CASES = (
     Case(
-        "custom-function-in-subgraph",
-        "a custom `autograd.Function`, in a subgraph of a higher-order operator, that takes a"
-        " tensor from outside",
+        "outer-gradient-in-subgraph",
+        "a subgraph of a higher-order operator that reads a tensor from outside also where torch functions"
+        " are disabled (`DisableTorchFunction`), so that its gradient would be lost",
         "pass the tensor as an operand",
-    ),
-    Case(
-        "subgraph-free-variable",
-        "a subgraph of `{operator}` that reads a traced tensor from outside",
     ),
     Case(
         "random-op-beside-effect",
@@ -57,5 +53,4 @@ CASES = (
         "mutation by `{mutation}` of operand {index} in a subgraph of `{operator}`",
         "write to a clone and return it, or keep what writes to it outside",
     ),
-    Case("region-operand-mutation", "a write to an operand of a marked region"),
 )

@@ -3,14 +3,32 @@
 Each raises its case by itself: it makes its arguments, compiles, and calls what was compiled.
 """
 
-from tests.unsupported import autograd, export, gpu, memory, operators, python, sizes
+from tests.unsupported import (
+    autograd,
+    export,
+    gpu,
+    memory,
+    operators,
+    outputs,
+    python,
+    random_ops,
+    sizes,
+    subclasses,
+    subgraphs,
+    torchbind,
+)
 from tests.unsupported.example import Example
 
 EXAMPLES: tuple[Example, ...] = (
     *memory.EXAMPLES,
+    *outputs.EXAMPLES,
+    *subclasses.EXAMPLES,
     *autograd.EXAMPLES,
     *operators.EXAMPLES,
+    *torchbind.EXAMPLES,
+    *subgraphs.EXAMPLES,
     *python.EXAMPLES,
+    *random_ops.EXAMPLES,
     *sizes.EXAMPLES,
     *export.EXAMPLES,
     *gpu.EXAMPLES,

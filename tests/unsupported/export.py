@@ -1,7 +1,7 @@
 """Exports: what a graph without a wrapper cannot hold."""
 
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -249,3 +249,12 @@ def a_write_to_what_dropout_returns() -> None:
             return (dropped.mul_(6),)
 
     aotlens.aot_export_module(Drops(), (torch.ones(2),), trace_joint=False, pre_dispatch=True)
+
+
+@shows("export-of-process-value")
+def result_in_a_class_of_this_process() -> None:
+    class Pair(NamedTuple):
+        first: Tensor
+        second: Tensor
+
+    aotlens.export(lambda x: Pair(x, x * 2), torch.ones(2))

@@ -1,12 +1,16 @@
 """What a script asks of a GPU that this machine does not have."""
 
+from importlib import import_module
+from typing import Any
+
+import pytest
 import torch
 from torch import Tensor
 
 import aotlens
 from aotlens import CompileOptions
 from aotlens.gpu_emulation.contexts import emulating
-from tests.unsupported.example import Example, collector
+from tests.unsupported.example import EAGER, Example, collector
 
 EXAMPLES: list[Example] = []
 shows = collector(EXAMPLES)
@@ -32,3 +36,31 @@ def kernels_that_are_to_run() -> None:
 
     with emulating("h100", fake=False):  # as `aotlens inspect --gpu h100` runs the script
         gelu(torch.ones(4, device="cuda"))
+
+
+def triton_kernel(name: str) -> Any:
+    """Return a kernel of `tests/unsupported/kernels.py`."""
+    pytest.importorskip("triton")
+    return getattr(import_module("tests.unsupported.kernels"), name)
+
+
+@shows("triton-kernel-overlap")
+def kernel_that_writes_to_both_parts() -> None:
+    swap = triton_kernel("swap")  # a Triton kernel that writes to both of its arguments
+
+    @aotlens.compile(options=EAGER)
+    def shift(x: Tensor) -> Tensor:
+        swap[(1,)](x[:4], x[1:], 4)
+        return x * 2
+
+    with emulating("h100", fake=False):  # as `aotlens inspect --gpu h100` runs the script
+        shift(torch.ones(5, device="cuda"))
+
+
+@shows("triton-interpreter")
+def kernel_with_inline_assembly() -> None:
+    move = triton_kernel("move")  # a Triton kernel that calls `tl.inline_asm_elementwise`
+
+    with emulating("h100", fake=False):  # as `aotlens inspect --gpu h100` runs the script
+        x = torch.ones(4, device="cuda")
+        move[(1,)](x, torch.empty_like(x), 4)

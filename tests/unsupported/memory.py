@@ -189,3 +189,85 @@ def write_to_a_row_of_repeated_conjugates() -> None:
         return doubled
 
     writes(torch.ones(3, dtype=torch.complex64))
+
+
+class Repeated(torch.autograd.Function):
+    """One element that occurs three times, and is no view to autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.detach().expand(3).detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.sum()
+
+
+@shows("recorded-write-to-expanded-input")
+def repeated_element_that_is_cleared() -> None:
+    # `Repeated` returns `x.expand(3)`, detached, with a backward of its own
+    @aotlens.compile(options=EAGER)
+    def clear(x: Tensor) -> None:
+        x.zero_()
+
+    clear(Repeated.apply(torch.ones((), requires_grad=True)))
+
+
+@shows("storage-resize-of-overlapping-input")
+def memory_given_to_overlapping_tensors() -> None:
+    @aotlens.compile(options=EAGER)
+    def fill(x: Tensor, y: Tensor) -> Tensor:
+        x.untyped_storage().resize_(32)
+        x.copy_(torch.ones(4))
+        return y * 2
+
+    whole = torch.ones(8)
+    x, y = whole[:4].detach(), whole[2:6].detach()
+    whole.untyped_storage().resize_(0)
+    fill(x, y)
+
+
+@shows("detach-of-overlapping-input")
+def overlapping_inference_tensor_detached_in_place() -> None:
+    @aotlens.compile(options=EAGER)
+    def cut(x: Tensor, y: Tensor) -> Tensor:
+        y.mul_(2)
+        return x.detach_() * 2
+
+    with torch.inference_mode():
+        whole = torch.ones(6)
+        cut(whole[:4], whole[2:])
+
+
+@shows("storage-of-several-inputs")
+def base_of_two_arguments_as_data() -> None:
+    @aotlens.compile(options=EAGER)
+    def join(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        assert first._base is not None
+        x.data = first._base
+        return first * second
+
+    whole = torch.ones(6)
+    join(torch.ones(6), whole[:4], whole[2:])
+
+
+@shows("write-to-expanded")
+def expanded_tensor_filled() -> None:
+    @aotlens.compile(options=EAGER)
+    def clear(x: Tensor) -> Tensor:
+        y = x * 2
+        y.expand(4, 3).zero_()
+        return y
+
+    clear(torch.ones(3))
+
+
+@shows("write-to-overlapping-windows")
+def windows_filled() -> None:
+    @aotlens.compile(options=EAGER)
+    def clear(x: Tensor) -> Tensor:
+        y = x * 2
+        y.unfold(0, 3, 1).zero_()
+        return y
+
+    clear(torch.ones(6))

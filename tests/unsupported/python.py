@@ -1,6 +1,7 @@
 """Python: state outside of the function, and random numbers."""
 
 import contextvars
+import functools
 import itertools
 import random
 
@@ -218,3 +219,30 @@ def a_fake_tensor_from_elsewhere() -> None:
             return (x + offset,)
 
     aotlens.aot_module_simplified(Adds(), (x,), aotlens.nop)
+
+
+@shows("captured-gradient-lost")
+def weight_read_by_two_names() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    scaled = functools.partial(torch.mul, weight)
+
+    @aotlens.compile(options=EAGER)
+    def weigh(x: Tensor) -> Tensor:
+        return scaled(x) * weight
+
+    weigh(torch.ones(3))
+
+
+@shows("write-to-free-variable")
+def argument_that_is_also_in_a_list() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.totals = [torch.zeros(3)]
+
+        def forward(self, total: Tensor) -> tuple[Tensor]:
+            total.add_(1)
+            return (total * self.totals[0],)
+
+    module = Counts()
+    aotlens.aot_export_module(module, module.totals, trace_joint=False)

@@ -148,13 +148,13 @@ class Lifted:
 def _reject_missed_operands(results: list[Any], free_tensors: tuple[Any, ...]) -> None:
     """Reject a free tensor that reached autograd without its operand: its gradient would be lost.
 
-    A custom `autograd.Function` receives its arguments before any operator sees them.
+    An operator takes a tensor past `_ReplacingMode` where the user disables torch functions.
     """
     grad_fns = {tensor.grad_fn for tensor in free_tensors if tensor.grad_fn is not None}
     leaves = {id(tensor) for tensor in free_tensors}
     for node in autograd_nodes(result.grad_fn for result in results if isinstance(result, torch.Tensor)):
         if node in grad_fns or id(getattr(node, "variable", None)) in leaves:
-            raise unsupported("custom-function-in-subgraph")
+            raise unsupported("outer-gradient-in-subgraph")
 
 
 class _ReplacingMode(TorchFunctionMode):

@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-from aotlens.unsupported import unsupported
-
 OperandsOfSubgraphs = list[tuple[str, Any, tuple[Any, ...]]]
 """For each function: its name in the module text, the function, and example inputs."""
 
@@ -112,7 +110,5 @@ def with_extra_operands(operator: str, args: tuple[Any, ...], more: tuple[Any, .
     """Return the operator's arguments with further operands appended."""
     if not more:
         return args
-    position = SHARED_OPERANDS.get(operator)
-    if position is None:
-        raise unsupported("subgraph-free-variable", operator=operator)
+    position = SHARED_OPERANDS[operator]
     return (*args[:position], (*args[position], *more), *args[position + 1 :])

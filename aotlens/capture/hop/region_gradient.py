@@ -34,12 +34,16 @@ from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.hop import invoke_subgraph
 from aotlens.torch_api.modes import below_autograd, current_mode, without_autocast, without_modes
 from aotlens.torch_api.operators import pytree
-from aotlens.unsupported import unsupported, unsupported_as
+from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
 
 LEAF_WRITE_ERROR = "a leaf Variable that requires grad is being used in an in-place operation"
 """Autograd's error for the fake leaf of an operand; the operand itself need not be a leaf."""
+
+
+class RegionWritesError(Exception):
+    """A region with a gradient writes to an operand, so it runs in place instead."""
 
 
 def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
@@ -67,7 +71,7 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
             _record_functional(recording, subgraph, identifier, operands)
             return NotImplemented
         region = _split_region(recording, subgraph, identifier, operands)
-    except (WritesToOperandError, RandomOpInSubgraphError):
+    except (WritesToOperandError, RegionWritesError, RandomOpInSubgraphError):
         recording.regions[in_place] = (None, subgraph)
         return tuple(runner_of(recording, subgraph)(*operands))
     if region is None:  # no output requires grad
@@ -95,6 +99,7 @@ def _split_region(
 
     Raises:
         WritesToOperandError: the region writes to an operand.
+        RegionWritesError: it writes to an operand with a gradient.
     """
     needs_grad = (operand.requires_grad for operand in operands if isinstance(operand, torch.Tensor))
     key = (identifier, id(subgraph), region_kind(operands), *needs_grad)
@@ -219,7 +224,7 @@ def _record(recording: Recorder, subgraph: Any, identifier: Any, operands: tuple
         except RuntimeError as error:
             if LEAF_WRITE_ERROR not in str(error):
                 raise
-            raise unsupported_as(WritesToOperandError, "region-operand-mutation", recording.span) from error
+            raise RegionWritesError from error
         results = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
         check_no_operand_writes("invoke_subgraph", name, parameters, inner)
         return _assemble(inner, name, parameters, results)
