@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 from aotlens.cli.edited_files import EditedFiles
 from aotlens.cli.terminal import say
 from aotlens.errors import UserError
-from aotlens.model.fit import Fit
+from aotlens.model.fit import Fit, FitPlan
 from aotlens.model.report import Report
 from aotlens.model.spans import is_users_own
 from aotlens.policy import Budget
 from aotlens.view.quantities import counted
+from aotlens.view.step_memory.advice import plan_words
 
 if TYPE_CHECKING:
     from aotlens.fit.advice.search import Advised
     from aotlens.fit.advice.target import Goal, Target
     from aotlens.fit.job import FitJob
 
-__all__ = ["add_advice_arguments", "tested_advice", "with_advice", "write_plan"]
+__all__ = ["add_advice_arguments", "check_fix", "tested_advice", "with_advice", "write_plan"]
 
 
 def add_advice_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +37,18 @@ def add_advice_arguments(parser: argparse.ArgumentParser) -> None:
         help="find and print the cheapest edits whose peak is at most this: `24GiB`, or `75%%` of the peak",
     )
     parser.add_argument(
-        "--fix", action="store_true", help="write the edits that --target prints to the files"
+        "--fix",
+        action="store_true",
+        help="write the edits that --target prints to the files, if they reach it",
     )
+
+
+def check_fix(arguments: argparse.Namespace) -> None:
+    """Raise UserError where no plan can be made for `--fix`, before the script runs."""
+    if arguments.fix and arguments.target is None and arguments.gpu is None:
+        raise UserError(
+            "--fix writes the edits that reach a target: add --target 75%, or a GPU to fit: --gpu t4"
+        )
 
 
 def target_size(text: str) -> Budget:
@@ -84,7 +95,8 @@ def tested_advice(job: "FitJob", fit: Fit, goal: "Goal") -> "tuple[Advised, Mapp
 
     with trials(job) as runs:
         advised = advise(runs, texts, fit, goal, tell)
-        tell(f"{counted(runs.runs, 'run')} of the script")
+        if runs.runs:
+            tell(f"{counted(runs.runs, 'run')} of the script")
     for title, reason in advised.rejected:
         say(f"aotlens: not advised: {title}: {reason}")
     return advised, texts
@@ -103,15 +115,20 @@ def _target(arguments: argparse.Namespace, fit: Fit) -> "Target | None":
     return Target(int(fit.step_peak_bytes * (budget.fraction or 0)))
 
 
-def write_plan(edits: EditedFiles | None, arguments: argparse.Namespace) -> None:
-    """Write the plan if asked for; the text of the report has its diff, other formats get it on stderr."""
-    if edits is None:
-        if arguments.fix:
-            say("aotlens: nothing is written: there is no plan; add --target")
-        return
-    if arguments.format != "text":
+def write_plan(edits: EditedFiles | None, plan: FitPlan | None, arguments: argparse.Namespace) -> None:
+    """Write a plan that reaches its target; the text of the report has its diff, other formats stderr."""
+    if edits is not None and arguments.format != "text":
         edits.print_diff(arguments)
     if not arguments.fix:
         return
-    edits.write("while it was tested")
-    say(f"aotlens: wrote the edits to {counted(len(edits.texts), 'file')}")
+    if plan is None:
+        say("aotlens: nothing is written: the step fits the GPU; --target 75% asks for less")
+    elif edits is None:
+        say(f"aotlens: nothing is written: {plan_words(plan)}")
+    elif not plan.is_reached:
+        reachable = Budget(size_bytes=plan.peak_bytes)
+        nearest = f"; --target {reachable} would write these edits" if arguments.target else ""
+        say(f"aotlens: nothing is written: the target is not reached{nearest}")
+    else:
+        edits.write("while it was tested")
+        say(f"aotlens: wrote the edits to {counted(len(edits.texts), 'file')}")

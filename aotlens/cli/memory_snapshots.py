@@ -38,6 +38,7 @@ ANY_GPU = "h100"
 def show_snapshot(arguments: argparse.Namespace) -> int:
     """Print the devices of a snapshot and, with a script, how the prediction explains them."""
     check_whole_format(arguments.format, arguments.output)
+    _check_options(arguments)
     devices = read_in_child(arguments.script)
     if not devices:
         raise UserError(f"{arguments.script}: it shows no memory on any device, and no failed allocation")
@@ -47,6 +48,14 @@ def show_snapshot(arguments: argparse.Namespace) -> int:
         report, diffs = _compared(report, arguments)
     _show(report, diffs, arguments)
     return 0
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Raise UserError for options of a script's step: with a snapshot, the target is the failed device's."""
+    for option in ("fix", "target", "advise", "largest", "ranks"):
+        if getattr(arguments, option) not in (None, False):
+            script = " ".join(arguments.argv) or "SCRIPT"
+            raise UserError(f"--{option} needs a script alone: aotlens fit --{option} … {script}")
 
 
 def _compared(report: Report, arguments: argparse.Namespace) -> tuple[Report, tuple[str, ...]]:

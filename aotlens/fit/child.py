@@ -188,11 +188,12 @@ def _about_compiled_code(collector: Collector) -> Iterator[str]:
     for compiled in collector.compiled[:MOST_LINES]:
         peak = human_bytes(memory_of(compiled.parts).peak_bytes)
         yield (
-            f"`{compiled.qualname}` is compiled: each operator of its graph is counted as it runs, as if no"
-            f" kernel joined operators; the memory model of its graphs predicts {peak} for one call"
+            f"`{compiled.qualname}` is compiled: each operator of its graph is counted on its own, without"
+            f" fusion; the memory model of its graphs predicts {peak} for one call"
         )
     if rest := collector.compiled[MOST_LINES:]:
-        yield f"{counted(len(rest), 'more graph')} is counted in the same way"
+        verb = "is" if len(rest) == 1 else "are"
+        yield f"{counted(len(rest), 'more graph')} {verb} counted in the same way"
     for record in collector.eager_graphs[:MOST_LINES]:
         where = f" at {location(record.span)}" if record.span is not None else ""
         yield (

@@ -61,10 +61,34 @@ def test_edits_for_a_target_are_tested_and_written(tmp_path: Path) -> None:
 @pytest.mark.rotates
 def test_a_target_below_the_parameters_says_how_close_it_gets(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(WITHOUT_A_MODEL)
-    ended = aotlens("fit", "--target", "1KiB", "train.py", cwd=tmp_path)
+    ended = aotlens("fit", "--target", "1KiB", "--fix", "train.py", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert "Target 1.0 KiB is not reached" in ended.out
     assert "the least that was found" in ended.out
+    assert "  out of reach: no edit lowers " in ended.out
+    assert "aotlens: nothing is written: the target is not reached; --target " in ended.err
+    assert (tmp_path / "train.py").read_text() == WITHOUT_A_MODEL
+
+
+def test_a_target_that_the_script_meets_needs_no_edits(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(WITHOUT_A_MODEL)
+    ended = aotlens("fit", "--target", "1GiB", "--fix", "train.py", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("Target 1.0 GiB is reached without edits: ")
+    assert "aotlens: nothing is written: Target 1.0 GiB is reached without edits" in ended.err
+
+
+def test_edits_are_written_for_a_target_only(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    ended = aotlens("fit", "--fix", "train.py", cwd=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert "--fix writes the edits that reach a target: add --target 75%" in ended.err
+
+
+def test_a_snapshot_has_no_other_target(tmp_path: Path) -> None:
+    ended = aotlens("fit", "--target", "75%", "snapshot.pickle", "train.py", cwd=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert "--target needs a script alone: aotlens fit --target … train.py" in ended.err
 
 
 def test_a_target_that_is_no_size_is_rejected(tmp_path: Path) -> None:

@@ -128,7 +128,9 @@ class StepPane(Pane):
         self._fit_height()
         if fit is None:
             return
-        home = self.subject.target.file if self.subject is not None else None
+        home = self.subject.target.file if self.subject is not None else ""
+        if not home and fit.at.span is not None:  # a report of `aotlens fit` alone has no targets
+            home = fit.at.span.file
         self.query_one("#step-lines", VirtualTable).show(fit_line_listing(fit, home))
         self.query_one("#step-kinds", VirtualTable).show(fit_kind_listing(fit))
         self.query_one("#step-notes", LineList).show(tuple(self._notes(fit)))

@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 from aotlens.cli.export_formats import check_whole_format, whole_text
-from aotlens.cli.fit_advice import add_advice_arguments, with_advice, write_plan
+from aotlens.cli.fit_advice import add_advice_arguments, check_fix, with_advice, write_plan
 from aotlens.cli.options import output_file
 from aotlens.cli.rank_options import add_rank_arguments, chosen_ranks
 from aotlens.cli.targets import check_script
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_script(arguments.script)
     check_whole_format(arguments.format, arguments.output)
     ranks = chosen_ranks(arguments)
-    _check_largest(arguments)
+    _check_options(arguments)
     from aotlens.fit.job import FIT_CHILD, FitJob  # torch and the worker are loaded only for a script
     from aotlens.session.why.observation import observe_script, signal_of_exit_code
 
@@ -99,7 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
     if observed.failure is None:
         report, edits = with_advice(report, job, arguments)
     _show(report, arguments, "" if edits is None else edits.diff)
-    write_plan(edits, arguments)
+    if observed.failure is None:
+        write_plan(edits, None if report.fit is None else report.fit.plan, arguments)
     if observed.failure is None:
         _store(FitRun(job.path, job.argv, job.gpu, observed.files, started, bool(ranks)), report)
     else:
@@ -109,7 +110,9 @@ def run(arguments: argparse.Namespace) -> int:
     return observed.exit_code or int(is_too_large or _exceeds_budget(fit, arguments.script))
 
 
-def _check_largest(arguments: argparse.Namespace) -> None:
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Raise UserError for options that cannot be used together, before the script runs."""
+    check_fix(arguments)
     if arguments.largest is not None and arguments.gpu is None:
         raise UserError("--largest needs a GPU to fit: add --gpu h100 or another")
     if arguments.largest is not None and arguments.ranks is not None:
@@ -150,5 +153,6 @@ def _text(report: Report, is_full: bool, diff: str) -> str:
     from aotlens.view.step_memory.step import fit_lines
 
     first = [] if report.incomplete is None else [f"Incomplete: {report.incomplete}"]
-    rest = [] if report.fit is None else list(fit_lines(report.fit, is_full=is_full, diff=diff))
+    is_known = report.fit is not None and (report.fit.curve or not first)  # a script may fail early
+    rest = list(fit_lines(report.fit, is_full=is_full, diff=diff)) if report.fit and is_known else []
     return "\n".join([*first, *rest]) + "\n"

@@ -49,7 +49,7 @@ def _of_these(search: Search, singles: Sequence[Tested], target: Target) -> Test
         if together is not None and target.excess_bytes(together.fit) < target.excess_bytes(best.fit):
             best = together
         lowest = min(lowest, best, key=lambda tested: target.bytes_of(tested.fit))
-    return _pruned(search, best, target) if target.is_reached(best.fit) else lowest
+    return _pruned(search, best if target.is_reached(best.fit) else lowest, target)
 
 
 def _are_compatible(proposal: Proposal, other: Proposal) -> bool:
@@ -67,10 +67,11 @@ def _lowers_what_exceeds(base: Fit, single: Fit, best: Fit, target: Target) -> b
 
 
 def _pruned(search: Search, best: Tested, target: Target) -> Tested:
-    """Leave out what the target does not need, the latest additions last."""
+    """Leave out what the target does not need, or what does not lower the peak; the latest additions last."""
     for proposal in best.chosen[:-1]:
         others = tuple(each for each in best.chosen if each is not proposal)
         without = search.tested(others) if others else None
-        if without is not None and target.is_reached(without.fit):
+        limit = max(target.size_bytes, target.bytes_of(best.fit))
+        if without is not None and target.bytes_of(without.fit) <= limit:
             best = without
     return best

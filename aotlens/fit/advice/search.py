@@ -52,6 +52,8 @@ def advise(
     trials: Trials, texts: Mapping[str, str], base: Fit, goal: Goal, say: Callable[[str], None]
 ) -> Advised:
     """Test the proposals for these files, and combine them if there is a target."""
+    if goal.target is not None and goal.target.is_reached(base) and not goal.is_whole:
+        return Advised((), _unedited(base, goal.target), {}, ())
     script = Script(texts, trials.names(), base)
     search = Search(trials, script, base, say, script.proposals())
     plan, changed = None, dict[str, str]()

@@ -147,7 +147,7 @@ def ran_words(fit: Fit) -> str:
 def phase_words(fit: Fit) -> str:
     """`Over the step: forward 21.5 MiB, backward 22.7 MiB, optimizer 7.0 MiB`."""
     peaks = ", ".join(f"{row.phase} {human_bytes(row.peak_bytes)}" for row in fit.phases)
-    return f"Over the step: {peaks}"
+    return f"Over the {'step' if fit.step else 'run'}: {peaks}"
 
 
 def run_phase_words(fit: Fit) -> str:

@@ -80,14 +80,14 @@ OPERATOR_COLUMNS = (
 
 
 def fit_summary(fit: Fit, incomplete: str | None = None) -> Iterator[Line]:
-    """Yield the plan for a target, the peak, how it was computed, whether it fits, and the phases' peaks.
+    """Yield the peak, the plan for a target, how they were computed, whether it fits, and the phases' peaks.
 
     `incomplete` is why the figures may be wrong.
     """
     if incomplete is not None:
         yield Line((Part(f"Incomplete: {incomplete}", "error"),), wrap=True)
-    yield from _plan(fit)
     yield Line((Part(peak_words(fit), "title"),), _link(fit.at.span), wrap=True)
+    yield from _plan(fit)
     if not fit.curve:
         return
     yield Line((Part(f"  {ran_words(fit)}", "dim"),), wrap=True)
