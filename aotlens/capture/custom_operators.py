@@ -13,6 +13,7 @@ from aotlens.capture.operators import aten
 from aotlens.capture.overlapping_arguments import overlapping_written, tensors_of
 from aotlens.capture.storage import Storage
 from aotlens.capture.writability import check_writable
+from aotlens.capture.writes import record_write
 from aotlens.ir.program import Node
 from aotlens.torch_api.hop import auto_functionalized, auto_functionalized_v2, can_auto_functionalize
 from aotlens.unsupported import unsupported
@@ -49,7 +50,8 @@ def record_on_copied_bases(
     first = len(result) - len(values)
     after = [recording.item(node, first + index) for index in range(len(values))]
     for tensor, index, geometry in bases.writes:
-        recording.write(
+        record_write(
+            recording,
             tensor,
             after[index]
             if geometry is None
@@ -153,9 +155,9 @@ def _arguments_by_name(call: Write) -> dict[str, Any]:
 def _write(recording: Recording, target: Any, value: Any) -> None:
     if isinstance(target, (list, tuple)):
         for index, single in enumerate(target):
-            recording.write(single, recording.item(value, index))
+            record_write(recording, single, recording.item(value, index))
     elif target is not None:
-        recording.write(target, value)
+        record_write(recording, target, value)
 
 
 def _results(recording: Recording, call: Write, node: Node, count: int) -> Any:

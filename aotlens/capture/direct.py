@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -60,6 +60,7 @@ def capture_direct(
     changes: list[SideEffectChanges] = []
     slots += captured_tensor_slots(free_tensors, len(values))
     argument_count = len(values)
+    call = _UserCall(function, subject, signature, tuple(owned), spec, settings.side_effects)
 
     def run(recorder: Recorder, inputs: tuple[OpenInput, ...]) -> Any:
         clean = without_new_cache_entries(recorder.nodes, reachable.caches)
@@ -70,7 +71,7 @@ def capture_direct(
                 bound_to_fakes(recorder, free_tensors, fakes),
                 without_outer_optimizer_steps(recorder),
             ):
-                result = called(recorder, inputs[:argument_count])
+                result = call.run(recorder, inputs[:argument_count])
         finally:
             pairs = tuple(
                 (free_tensor, fake.argument) for free_tensor, fake in zip(free_tensors, fakes, strict=True)
@@ -78,30 +79,45 @@ def capture_direct(
             changes.append(SideEffectChanges(reachable, pairs, subject, settings.side_effects))
         return changes[0].with_updates(result)
 
-    def called(recorder: Recorder, inputs: tuple[OpenInput, ...]) -> Any:
-        flat = [captured_input.argument for captured_input in inputs]
-        call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
-        watches = settings.side_effects is not SideEffects.TRACED
-        containers = watch_containers(call_args, call_kwargs) if watches else ()
-        recorder.containers = tuple(watched.container for watched in containers)
-        rebound: tuple[tuple[str, Any], ...] = ()
-        if isinstance(function, torch.nn.Module):
-            tensors = dict(module_inputs := dict(zip(owned, flat, strict=False)))
-            with bound_by_hooks(function) as attributes:
-                result = call_with_tensors(
-                    function, tensors, call_args, call_kwargs, located_call(function, recorder)
-                )
-            rebound = _rebound(subject, tensors, module_inputs, attributes, settings.side_effects)
-        else:
-            result = function(*call_args, **call_kwargs)
-        named = partial(argument_name, signature=signature)
-        return output_with_updates(result, containers, rebound, named, subject.span)
-
     values += [free_tensor.tensor for free_tensor in free_tensors]
     captured, builder = capture_run(
         subject, FlatCall(values, tuple(slots), spec, run, free_tensors), settings
     )
     return _with_python_state(captured, changes[0], settings, _parameters(signature, spec)), builder
+
+
+@dataclass(frozen=True, slots=True)
+class _UserCall:
+    """The one call of the user's function."""
+
+    function: Callable[..., Any]
+    subject: Subject
+    signature: inspect.Signature | None
+    tensor_names: tuple[str, ...]
+    """The parameters and buffers, if the function is a module."""
+    spec: Any
+    """The pytree structure of its arguments."""
+    side_effects: SideEffects
+
+    def run(self, recorder: Recorder, inputs: tuple[OpenInput, ...]) -> Any:
+        """Call the function with the inputs; return its output, with what it changed in containers."""
+        flat = [captured_input.argument for captured_input in inputs]
+        args, kwargs = pytree.tree_unflatten(flat[len(self.tensor_names) :], self.spec)
+        watches = self.side_effects is not SideEffects.TRACED
+        containers = watch_containers(args, kwargs) if watches else ()
+        recorder.containers = tuple(watched.container for watched in containers)
+        rebound: tuple[tuple[str, Any], ...] = ()
+        if isinstance(self.function, torch.nn.Module):
+            before = dict(zip(self.tensor_names, flat, strict=False))
+            tensors = dict(before)
+            located = located_call(self.function, recorder)
+            with bound_by_hooks(self.function) as attributes:
+                result = call_with_tensors(self.function, tensors, args, kwargs, located)
+            rebound = _rebound(self.subject, tensors, before, attributes, self.side_effects)
+        else:
+            result = self.function(*args, **kwargs)
+        named = partial(argument_name, signature=self.signature)
+        return output_with_updates(result, containers, rebound, named, self.subject.span)
 
 
 def _with_python_state(

@@ -11,36 +11,27 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.as_strided import (
-    MAY_REPEAT,
-    as_strided_chain,
-    from_base,
-    is_as_strided_chain,
-    overlaps_itself,
-    reject_write_under_as_strided,
-)
+from aotlens.capture.as_strided import from_base, is_as_strided_chain
+from aotlens.capture.free_variables.real_tensors import RealTensors
 from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import FAKES, aten
 from aotlens.capture.rng.generators import CreatedGenerators
 from aotlens.capture.storage import Storage, Tracked, Write
 from aotlens.capture.symbols.float_inputs import Floats
 from aotlens.capture.symbols.size_nodes import Symbols
-from aotlens.capture.views import ViewStep, inverse_write, with_lazy_bits_of
+from aotlens.capture.views import ViewStep
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node, getitem
 from aotlens.ir.regions import Region
 from aotlens.model.report import Span
-from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, to_fake
+from aotlens.torch_api.fake import FakeTensor, FakeTensorMode
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
 from aotlens.unsupported import unsupported
 
 PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
-REAL_MODULES = (torch.Tensor, torch.nn.Parameter)
-"""Types of tensors with real memory."""
-
 TRACKED_ATTRIBUTE = "_aotlens_tracked"
 """The attribute of a fake tensor that holds its `Tracked`."""
 
@@ -103,11 +94,9 @@ class Recording:
         """Called when a data-dependent number appears."""
         self.floats: Floats | None = None
         """The symbolic floats; set when `fixed_floats` holds and a float argument appears."""
-        self._constants: dict[int, Any] = {}
         self.known_values: dict[Node, Any] = {}
         """Values that are the same at every call; None for those that only a call determines."""
-        self.free_inputs: list[tuple[Node, Any]] = []
-        """Free tensors that require grad and became graph inputs."""
+        self.real_tensors = RealTensors(self)
 
     @contextmanager
     def adding(
@@ -202,13 +191,6 @@ class Recording:
             return node[index]
         return self.add_node(getitem, (node, index), {}, node.val[index])
 
-    def saved_item(self, node: Node, index: int, inside: Node) -> Node:
-        """Return a value that a region saves for its backward, named and located like the inner value."""
-        origin = replace(self.origin, location=inside.origin.location, op=inside.origin.op, effect=False)
-        item = Node(self.name(inside.name), getitem, (node, index), {}, node.val[index], origin)
-        self.nodes.append(item)
-        return item
-
     def split_regions(self) -> tuple[Region, ...]:
         """Return the marked regions that have a gradient, each once."""
         return tuple(entry[0] for entry in self.regions.values() if isinstance(entry[0], Region))
@@ -242,7 +224,7 @@ class Recording:
             return self.tracked(tensor)
         if type(tensor) is FakeTensor:
             raise unsupported("unexpected-fake", self.span)
-        return self.tracked(self.constant(tensor))
+        return self.tracked(self.real_tensors.fake_of(tensor))
 
     def node_of(self, tensor: Any) -> Node:
         """Return the node of a tensor's current value, also after a write to its storage."""
@@ -277,68 +259,19 @@ class Recording:
             return storage.base
         known = storage.views.get(chain)
         if known is None:
-            source, step = self._source(storage, chain)
+            source, step = self.source_of_view(storage, chain)
             known = storage.views[chain] = step.apply(self, source)
         return known
 
-    def _source(self, storage: Storage, chain: tuple[ViewStep, ...]) -> tuple[Node, ViewStep]:
+    def source_of_view(self, storage: Storage, chain: tuple[ViewStep, ...]) -> tuple[Node, ViewStep]:
         """Return the node that the last view of a chain views, and that view."""
         if chain[-1].offset is not None and is_as_strided_chain(chain):
             return storage.base, from_base(storage, chain[-1])
         return self.replay(storage, chain[:-1]), chain[-1]
 
-    def _path(self, tracked: Tracked, target: Any) -> tuple[ViewStep, ...]:
-        """Return the views that a write passes back through; one `as_strided` if a view repeats elements."""
-        chain = tracked.chain
-        ends = [end for end in range(1, len(chain)) if chain[end - 1].op in MAY_REPEAT]
-        if any(overlaps_itself(self.replay(tracked.storage, chain[:end]).val) for end in ends):
-            return as_strided_chain(chain, target, self.span)
-        return chain
-
     def __call__(self, op: Any, *args: Any, **kwargs: Any) -> Node:
         """Record one operator: the recorder is the `Emit` of the view rules."""
         return self.emit(op, *args, **kwargs)
-
-    def constant(self, tensor: Any) -> Any:
-        known = self._constants.get(id(tensor))
-        if known is not None and known[0].requires_grad and not self.in_backward:
-            known = None  # a fake for a tensor that autograd has reached itself
-        if known is None:
-            if not isinstance(tensor, torch.Tensor):
-                raise unsupported("argument-type", self.span, type=type(tensor).__name__)
-            fake = to_fake(self.fake_mode, tensor)
-            with torch.no_grad():
-                alias = fake.detach()
-            if tensor.requires_grad:
-                node = Node(self.name("outside"), None, (), {}, fake, self.origin)
-                self.free_inputs.append((node, tensor))
-            else:
-                node = Node(self.name("constant"), None, (), {}, fake, self.origin, constant=tensor)
-                self.nodes.insert(0, node)
-            self.track(alias, Storage(node, alias))
-            known = self._constants[id(tensor)] = (alias, tensor)
-        return known[0]
-
-    def constants_in(self, storages: set[int]) -> list[Any]:
-        """Return the function's own constant tensors in any of these storages."""
-        constants = (
-            tensor
-            for alias, tensor in self._constants.values()
-            if type(tensor) in REAL_MODULES and not self.tracked(alias).storage.inputs
-        )
-        return [tensor for tensor in constants if tensor.untyped_storage()._cdata in storages]
-
-    def known_constants(self) -> list[tuple[Any, Any]]:
-        """Return the fakes of real tensors, each with the real one."""
-        return list(self._constants.values())
-
-    def is_constant(self, tensor: Any) -> bool:
-        """Return True if the tensor is a fake for one of the function's own constants."""
-        return id(tensor) in self._constants
-
-    def use_fake_for(self, tensor: Any, fake: Any) -> None:
-        """Use `fake` wherever the function reads this free tensor itself."""
-        self._constants[id(tensor)] = (fake, tensor)
 
     def use_constant_for(self, argument: Any, tensor: Any) -> None:
         """Give an argument that no node has read yet the node of a constant instead of an input's."""
@@ -443,39 +376,8 @@ class Recording:
                 source = step.apply(self, source)
         return source
 
-    def _any_gradient(self) -> bool:
-        on_arguments = any(getattr(value, "requires_grad", False) for value in self.originals.values())
-        return on_arguments or bool(self.free_inputs)
-
     def preserve_values(self, tensor: Any) -> None:
         """Detach the values of nodes whose tensor is about to become another in place."""
         for node in self.nodes:
             if node.val is tensor:
                 object.__setattr__(node, "val", tensor.detach())  # no program contains the node yet
-
-    def write(self, target: Any, value: Node) -> None:
-        """Update a tensor's storage with the value of a write through this tensor."""
-        tracked = self.tracked(target)
-        storage = tracked.storage
-        if self.current_inputs is not None and storage.inputs:
-            self.current_inputs.note_access(tracked, is_write=True)
-        self.use_synthetic_base(storage)
-        if storage.exceeds_view and self._any_gradient():
-            reject_write_under_as_strided(self.span)
-        new = value = with_lazy_bits_of(self, target, value)
-        chain = self._path(tracked, target)
-        for end in range(len(chain), 0, -1):
-            source, step = self._source(storage, chain[:end])
-            new = inverse_write(self, source, step, new)
-            if source is storage.base:
-                break
-        if storage.base_tensor.requires_grad and not target.requires_grad:
-            self.has_hidden_changes = True
-        storage.base = with_lazy_bits_of(self, storage.base.val, new)
-        storage.version += 1
-        storage.last_metadata_step = None
-        storage.views = {tracked.chain: value} if tracked.chain else {}
-        storage.writes.append(self.new_write(tracked.chain))
-        tracked.node, tracked.version = value, storage.version
-        if getattr(target, "constant", None) is not None:
-            self.fake_mode.fake_tensor_converter.invalidate_constant_aliases(target.constant)

@@ -19,6 +19,7 @@ from aotlens.capture.result_fixes import in_place_mask_value, is_random_mask, wi
 from aotlens.capture.storage import Storage, Tracked, ranges_overlap, repeated_dims
 from aotlens.capture.views import ViewStep
 from aotlens.capture.writability import check_writable, reject_inference_write
+from aotlens.capture.writes import record_write
 from aotlens.ir.program import Node, op_name
 from aotlens.model.report import Span
 from aotlens.torch_api.fake import FakeTensor
@@ -194,7 +195,7 @@ def record_mutation(recording: Recording, call: Write) -> Any:
     reject_partial_overlap(recording, call.func, targets, call.args)
     values, results = _new_values(recording, call, len(targets))
     for target, value in zip(targets, values, strict=True):
-        recording.write(target, _in_target_dtype(recording, call, target, value))
+        record_write(recording, target, _in_target_dtype(recording, call, target, value))
     if is_foreach:
         increment_version([target for target in targets if not target.is_inference()])
     if not call.func._schema.returns:

@@ -7,7 +7,7 @@ without side effects or is rejected by name; the aliases and writes of the user'
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -16,61 +16,41 @@ import torch
 from aotlens.capture.autograd.checkpoints import Checkpoints
 from aotlens.capture.autograd.detached_views import record_detach
 from aotlens.capture.autograd.saved_tensors import SavedValues
-from aotlens.capture.custom_operators import record_custom_mutation
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
-from aotlens.capture.hop.operand_writes import record_functional_call
-from aotlens.capture.hop.subgraphs import INLINE
 from aotlens.capture.modes import SplitRegion
 from aotlens.capture.mutations import (
     Write,
-    leaky_relu_for,
-    only_reads,
-    record_metadata_mutation,
-    record_mutation,
 )
+from aotlens.capture.operator_handlers import HANDLERS, track_results
 from aotlens.capture.operators import (
     QUERIES,
     RESIZE_STORAGE,
     Decompositions,
     Kind,
-    Operator,
     aten,
     describe,
-    is_builtin,
     is_operator,
     with_dtype,
 )
 from aotlens.capture.provenance.origins import Origins
-from aotlens.capture.result_fixes import (
-    FILLING_OPS,
-    MULTIPLYING_OPS,
-    as_boolean_mask,
-    is_evenly_divided_gradient,
-    is_random_mask,
-)
 from aotlens.capture.rng.random_op_rules import apply_rule
-from aotlens.capture.rng.rng_state import RecordedRngState, without_generators
-from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.rng.rng_state import RecordedRngState
+from aotlens.capture.storage import Storage
 from aotlens.capture.storage_swaps import (
     record_data_assignment,
-    record_storage_swap,
     record_untyped_resize,
     set_from_tensor,
 )
 from aotlens.capture.subclasses import has_wrapper, record_wrapper_output
 from aotlens.capture.symbols.float_inputs import Floats
-from aotlens.capture.symbols.known_values import read_scalar, record_literal
 from aotlens.capture.torchbind import FakeObjects
-from aotlens.capture.view_ops import record_view
-from aotlens.capture.writability import is_writable_outside_inference_mode
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Frames, Origin
-from aotlens.ir.program import Node, nodes_in, op_name
-from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, FakeTensor, FakeTensorMode, fake_constant
+from aotlens.ir.program import Node, nodes_in
+from aotlens.torch_api.fake import FakeTensor, FakeTensorMode
 from aotlens.torch_api.fake_gpu import device_for_autograd, with_original_device
-from aotlens.torch_api.modes import TorchDispatchMode, below_views, with_view_tracking
-from aotlens.torch_api.operators import composite_kernel, has_view_tracking_kernel, pytree
-from aotlens.torch_api.symbolic import make_shape_env
+from aotlens.torch_api.modes import TorchDispatchMode, below_views
+from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.tensor_attributes import grad_without_callbacks
 from aotlens.unsupported import unsupported
 
@@ -111,21 +91,10 @@ class Recorder(Recording, TorchDispatchMode):
         self.decompositions = decompositions
         self.decomposed = False
         """Whether any operator was decomposed."""
-        self._default_dtype = torch.get_default_dtype()
-        self._declines_next_call = self._notes_views = False
-        self._handlers: dict[Kind, Callable[..., Any]] = {
-            Kind.PURE: self.pure,
-            Kind.NUMBER: self._number,
-            Kind.READ: lambda *call: read_scalar(self, *call),
-            Kind.VIEW: self._view,
-            Kind.DETACH: self._detach,
-            Kind.MUTATION: self._mutation,
-            Kind.METADATA_MUTATION: lambda *call: record_metadata_mutation(self, Write(*call)),
-            Kind.COMPOSITE: self._composite,
-            Kind.STORAGE_SWAP: lambda *call: record_storage_swap(self, Write(*call)),
-            Kind.HIGHER_ORDER: self._higher_order,
-            Kind.EFFECT: self._effect,
-        }
+        self.default_dtype = torch.get_default_dtype()
+        self._declines_next_call = False
+        self.notes_views = False
+        """Whether views are noted although inference mode decomposes no operator."""
         self.split_region: SplitRegion | None = None
         self.hooked_edges: list[tuple[Any, int]] = []
         """Gradient edges of intermediate tensors on which the function registered hooks."""
@@ -179,7 +148,7 @@ class Recorder(Recording, TorchDispatchMode):
     def _fake_argument_of(self, tensor: Any) -> Any:
         candidates = (argument for argument in self.arguments if self.originals.get(id(argument)) is tensor)
         fake_argument = next(candidates, None)
-        return fake_argument if fake_argument is not None else self._constants.get(id(tensor), (None,))[0]
+        return fake_argument if fake_argument is not None else self.real_tensors.find(tensor)
 
     def on_storage_resize(self, storage: Any, size: Any) -> None:
         """Record `storage.resize_(size)` before it happens; no operator represents it."""
@@ -206,14 +175,14 @@ class Recorder(Recording, TorchDispatchMode):
             func, args, kwargs = self._with_floats(self.floats, func, args, kwargs)
         operator = describe(func)
         if self._depth:
-            with below_views() if self._notes_views else nullcontext():
-                return self._handlers[operator.kind](func, operator, args, kwargs)
+            with below_views() if self.notes_views else nullcontext():
+                return HANDLERS[operator.kind](self, func, operator, args, kwargs)
         mark = self.checkpoints.mark(func, args, kwargs) if self.checkpoints.active else None
         self.origin = self.origins.origin_of(func, self.in_backward, mark)
         noted = set_from_tensor(self, func, args) if operator.kind is Kind.STORAGE_SWAP else (func, args)
         self._depth = 1
         try:
-            result = self._handlers[operator.kind](func, operator, args, kwargs)
+            result = HANDLERS[operator.kind](self, func, operator, args, kwargs)
         except UnsupportedError:
             if not self._has_only_untracked(args, kwargs):
                 raise
@@ -222,7 +191,7 @@ class Recorder(Recording, TorchDispatchMode):
             self._depth = 0
         # Higher-order operators add their own call, with their subgraphs.
         if not self.in_backward and operator.kind is not Kind.HIGHER_ORDER:
-            kwargs = with_dtype(func, kwargs, result, self._default_dtype)
+            kwargs = with_dtype(func, kwargs, result, self.default_dtype)
             self.calls.append((*noted, kwargs, result, self.origin))
         return result
 
@@ -295,11 +264,11 @@ class Recorder(Recording, TorchDispatchMode):
         if not is_operator(func):
             result = None if call[3] is None else call[3].detach()
             node = self.add_node(func, tuple(self.argument(arg) for arg in args), {}, result)
-            self._adopt(node, result)
+            track_results(self, node, result)
             return result
         self._depth = 1
         try:
-            return self._handlers[describe(func).kind](func, describe(func), args, kwargs)
+            return HANDLERS[describe(func).kind](self, func, describe(func), args, kwargs)
         finally:
             self._depth = 0
 
@@ -353,150 +322,3 @@ class Recorder(Recording, TorchDispatchMode):
         if type(arg) in (list, tuple):
             return [self._bind(v, a) for v, a in zip(value, arg, strict=True)]
         return value
-
-    def pure(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if func in self.decompositions:
-            return self._decomposed(func, args, kwargs)
-        if any(isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor for arg in args):
-            args = tuple(self._as_fake(arg) for arg in args)
-        node_args = tuple([self.argument(arg) for arg in args])
-        if self.in_backward and func is MULTIPLYING_OPS and is_evenly_divided_gradient(*node_args):
-            return self.pure(FILLING_OPS, describe(FILLING_OPS), (*args, 0), {})
-        try:
-            run = operator.fake or func
-            result = run(*args, **(without_generators(kwargs) if kwargs and operator.random else kwargs))
-        except DATA_DEPENDENT_ERRORS:
-            result = self._with_symbols(func, args, kwargs)
-        kwargs = with_dtype(func, kwargs, result, self._default_dtype)
-        node = self.add_node(func, node_args, self.keywords(kwargs), result)
-        if operator.random and is_random_mask(func):
-            node = as_boolean_mask(self, node)
-        self._adopt(node, result)
-        return result
-
-    def _number(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Record a tensor with a known value, so that an operator may ask for it (`cov` does)."""
-        device = kwargs.get("device")
-        sizes, number = args if func is aten.full.default else ((), args[0])
-        known = type(number) in (int, float, bool) and all(type(size) is int and size == 1 for size in sizes)
-        if not known or (device is not None and device.type != "cpu"):
-            return self.pure(func, operator, args, kwargs)
-        result = fake_constant(self.fake_mode, lambda: func(*args, **kwargs))
-        taken_apart = func in self.decompositions  # into itself with an explicit dtype
-        spelled = {**kwargs, "dtype": result.dtype}
-        kwargs = spelled if taken_apart else with_dtype(func, kwargs, result, self._default_dtype)
-        self._adopt(self.add_node(func, args, kwargs, result), result)
-        return result
-
-    def _with_symbols(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Create symbols for a data-dependent result, with an environment of sizes if there is none yet."""
-        if self.fake_mode.shape_env is not None:
-            raise unsupported("data-dependent-output", self.span, operator=op_name(func))
-        self.fake_mode.shape_env = make_shape_env()
-        return func(*args, **kwargs)
-
-    def _as_fake(self, arg: Any) -> Any:
-        if isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor:
-            return self.constant(arg)
-        return arg
-
-    def _adopt(self, node: Node, result: Any) -> None:
-        """Track each tensor of a new result as a storage of its own."""
-        if isinstance(result, torch.Tensor):
-            self.track(result, Storage(node, result))
-        elif isinstance(result, (list, tuple)):
-            for index, item in enumerate(result):
-                if isinstance(item, torch.Tensor):
-                    self.track(item, Storage(self.item(node, index), item))
-        elif isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            self.symbols.define_data(node, self.item, set(result.node.expr.free_symbols))
-
-    def _decomposed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with self:
-            result = apply_rule(self.decompositions[func], self.random.functional, args, kwargs)
-        if result is NotImplemented:
-            rest = {key: rule for key, rule in self.decompositions.items() if key is not func}
-            table, self.decompositions = self.decompositions, rest
-            try:
-                return self.pure(func, describe(func), args, kwargs)
-            finally:
-                self.decompositions = table
-        self.decomposed = True
-        return self._copy_if_argument(result, args)
-
-    def _copy_if_argument(self, result: Any, args: tuple[Any, ...]) -> Any:
-        """Copy an argument that a decomposition returned: the operator promises a new value."""
-        if isinstance(result, (list, tuple)):
-            return [self._copy_if_argument(item, args) for item in result]
-        if not isinstance(result, torch.Tensor):
-            return result
-        storage = self.tracked(result).storage
-        for arg in args:
-            if isinstance(arg, torch.Tensor) and self.tracked(arg).storage is storage:
-                with self:
-                    return aten.clone.default(result)
-        return result
-
-    def _view(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        source = args[0]
-        if isinstance(source, (int, float, complex)):  # autograd conjugates a factor `2j`
-            with self:
-                source = torch.scalar_tensor(source, dtype=torch.complex128)
-        args = (self._as_fake(source), *args[1:])
-        return record_view(self, func, args, kwargs, rewritten=func in self.decompositions)
-
-    def _detach(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        source = args[0]
-        result = func(*args, **kwargs)
-        if type(source) is not FakeTensor:
-            constant = self.node_of(self.constant(source))
-            fresh = self.add_node(aten.lift_fresh_copy.default, (constant,), {}, result)
-            self.track(result, Storage(fresh, result))
-            record_literal(self, func, fresh, source)
-            return result
-        node = self.node_of(source)
-        known = self.tracked(source)
-        outside = is_writable_outside_inference_mode(func, known, result)
-        setattr(result, TRACKED_ATTRIBUTE, Tracked(known.storage, known.chain, node, known.version, outside))
-        return result
-
-    def _composite(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not torch.is_inference_mode_enabled():
-            # Torch's Python rules support symbolic sizes; the composite kernel is what eager runs.
-            decomposed = composite_kernel(func) if self.fake_mode.shape_env is None else func.decompose
-            with self:
-                return decomposed(*args, **kwargs)
-        # Inference mode does not decompose the operator; its views must still be recorded as views.
-        self._notes_views = not has_view_tracking_kernel(func)
-        try:
-            with with_view_tracking() if self._notes_views else nullcontext(), self:
-                return composite_kernel(func)(*args, **kwargs)
-        finally:
-            self._notes_views = False
-
-    def _effect(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self.origin = replace(self.origin, effect=True)
-        args = self.torchbind.with_fakes(args)
-        return self.torchbind.checked_result(args, self.pure(func, operator, args, kwargs))
-
-    def _higher_order(
-        self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        inline = INLINE.get(func.name()) or self.decompositions.get(func)
-        if inline is not None:
-            self._depth = 0
-            with self:
-                return inline(*args, **kwargs)
-        args = self.torchbind.with_fakes(args)
-        return self.torchbind.checked_result(args, record_functional_call(self, func, args, kwargs))
-
-    def _mutation(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        call = Write(func, operator, args, kwargs)
-        if operator.functional is None and not is_builtin(func):
-            return record_custom_mutation(self, call)
-        if (leaky_relu := leaky_relu_for(call)) is not None:
-            with self:
-                return leaky_relu()
-        if only_reads(call):
-            return self.pure(func, Operator(Kind.PURE, fake=operator.fake), args, kwargs)
-        return record_mutation(self, call)

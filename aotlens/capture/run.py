@@ -20,13 +20,13 @@ from aotlens.capture.device_checks import reject_mixed_devices
 from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.free_variables.captured_tensors import used_inputs
 from aotlens.capture.free_variables.containers import OutputWithUpdates, flatten_with_path
+from aotlens.capture.free_variables.real_tensors import PLAIN_CLASSES
 from aotlens.capture.function_fixes import (
     as_linear_map,
     cumulative_batch_norm,
     rnn_layers_with_dropout,
     symbolic_tensor_split,
 )
-from aotlens.capture.graph import REAL_MODULES
 from aotlens.capture.hop.lifting import Lifting, call_higher_order, lifting
 from aotlens.capture.hop.random_subgraphs import RANDOM_CALLS, record_random_values_first
 from aotlens.capture.hop.region_gradient import record_region_call
@@ -252,11 +252,11 @@ def _reject_unseen_reads(recorder: Recorder, inputs: tuple[OpenInput, ...], valu
         for captured_input, value in zip(inputs, values, strict=False)
         if captured_input.storage is not None
         and captured_input.storage.writes
-        and type(value) in REAL_MODULES
+        and type(value) in PLAIN_CLASSES
     }
     if not written:
         return
-    for tensor in recorder.constants_in(set(written)):
+    for tensor in recorder.real_tensors.constants_in(set(written)):
         name, write = written[tensor.untyped_storage()._cdata]
         raise unsupported(
             "write-to-free-variable", write.origin.location.innermost, input=name, sizes=list(tensor.shape)

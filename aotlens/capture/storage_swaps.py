@@ -15,6 +15,7 @@ from aotlens.capture.mutations import Write, record_resize
 from aotlens.capture.operators import RESIZE_STORAGE, aten
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.views import ViewStep
+from aotlens.capture.writes import record_write
 from aotlens.ir.program import Node
 from aotlens.torch_api.autograd import has_version_counter
 from aotlens.torch_api.fake import FakeTensor
@@ -191,7 +192,7 @@ def _resized(recording: Recording, call: Write) -> Tracked | None:
     made = _enlarged(recording, target, node, (old, new, size))
     if tracked.storage.inputs:
         record_resize(recording, target)
-        recording.write(target, made)
+        record_write(recording, target, made)
         return recording.tracked(target)
     return Tracked(Storage(made, target), (), made, 0)
 

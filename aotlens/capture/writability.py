@@ -81,8 +81,8 @@ def check_writable(recording: Recording, target: Any, func: Any, args: tuple[Any
     if recording.swapped_tensors and _has_gradient(target, args):
         _reject_view_of_swapped_input(recording, target)
     base = tracked.storage.base
-    is_constant = base.constant is not None or recording.is_constant(target)
-    if is_constant or any(base is node for node, _ in recording.free_inputs):
+    is_constant = base.constant is not None or target in recording.real_tensors
+    if is_constant or any(base is node for node, _ in recording.real_tensors.inputs):
         raise unsupported("write-to-captured-tensor", recording.span, operator=op_name(func))
     if repeated_dims(target) and func not in FILL_OPS:
         raise unsupported("operator-on-expanded", recording.span, operator=op_name(func))

@@ -90,7 +90,7 @@ def bound_to_fakes(
     """Bind the captured inputs' fake tensors in the block."""
     try:
         for free_tensor, captured_input in zip(free_tensors, captured_inputs, strict=True):
-            recorder.use_fake_for(free_tensor.tensor, captured_input.argument)
+            recorder.real_tensors.use(free_tensor.tensor, captured_input.argument)
             for store, key in free_tensor.bindings:
                 namespace(store)[key] = captured_input.argument
         yield
@@ -116,7 +116,7 @@ def used_inputs(
     used = {id(node) for node in _read_nodes(recorder)}
     used |= {id(recorder.tracked(leaf).storage) for leaf in results}
     used |= _leaves_with_gradient([*results, *_changed_inputs(inputs)], inputs[first:], used)
-    read_otherwise = {id(tensor) for _, tensor in recorder.free_inputs}
+    read_otherwise = {id(tensor) for _, tensor in recorder.real_tensors.inputs}
     graph_inputs = list(inputs[:first])
     for free_tensor, captured_input in zip(free_tensors, inputs[first:], strict=True):
         if (

@@ -12,7 +12,7 @@ import torch
 from aotlens.capture.graph import Recording
 from aotlens.capture.storage import Storage
 from aotlens.ir.graph_module import to_graph_module
-from aotlens.ir.program import Node, Program, must_run, reachable
+from aotlens.ir.program import Node, Program, getitem, must_run, reachable
 from aotlens.ir.regions import Region
 from aotlens.torch_api.hop import invoke_subgraph
 
@@ -40,9 +40,17 @@ def record_region_part(
         if not isinstance(value, torch.Tensor):
             continue
         inside = program is region.forward and index >= region.result_count
-        item = recording.saved_item(node, index, output) if inside else recording.item(node, index)
+        item = _saved_item(recording, node, index, output) if inside else recording.item(node, index)
         recording.track(value, Storage(item, value))
     return values, (_module_of(recording, part), program.name, *args[2:])
+
+
+def _saved_item(recording: Recording, node: Node, index: int, inside: Node) -> Node:
+    """Return a value that a region saves for its backward, named and located like the inner value."""
+    origin = replace(recording.origin, location=inside.origin.location, op=inside.origin.op, effect=False)
+    item = Node(recording.name(inside.name), getitem, (node, index), {}, node.val[index], origin)
+    recording.nodes.append(item)
+    return item
 
 
 def _like(output: Any) -> Any:

@@ -8,6 +8,7 @@ from aotlens.capture.graph import Recording
 from aotlens.capture.overlapping_arguments import overlapping_written, tensors_of
 from aotlens.capture.storage import Storage
 from aotlens.capture.writability import check_writable
+from aotlens.capture.writes import record_write
 from aotlens.ir.program import Node, TableIndex, getitem, map_leaves
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import pytree
@@ -60,7 +61,7 @@ def record_triton_kernel(recording: Recording, launch: dict[str, Any]) -> Any:
     values = tuple(result[name] for name in written)
     node = recording.add_node(triton_kernel_wrapper_functional, (), arguments, values)
     for name, value in zip(written, values, strict=True):
-        recording.write(kernel_args[name], _item(recording, node, name, value))
+        record_write(recording, kernel_args[name], _item(recording, node, name, value))
     return None
 
 

@@ -143,7 +143,7 @@ def captured_inputs(recorder: Recorder, first: int) -> tuple[OpenInput, ...]:
             is_leaf=tensor.is_leaf,
             free_tensor=tensor,
         )
-        for index, (node, tensor) in enumerate(recorder.free_inputs)
+        for index, (node, tensor) in enumerate(recorder.real_tensors.inputs)
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.operators import Operator, aten, is_builtin
+from aotlens.capture.operators import aten, is_builtin
 from aotlens.capture.storage import has_symbols
 from aotlens.ir.program import Node, getitem, is_random_op, map_leaves
 from aotlens.torch_api.modes import without_modes
@@ -26,13 +26,8 @@ def record_literal(recording: Recording, func: Any, node: Node, value: torch.Ten
         recording.known_values[node] = value
 
 
-def read_scalar(recording: Any, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: Any) -> Any:
-    """Return the result of an operator that reads numbers: a known value, or a recorded one."""
-    known = _known_read(recording, func, args)
-    return recording.pure(func, operator, args, kwargs) if known is None else known
-
-
-def _known_read(recording: Recording, func: Any, args: tuple[Any, ...]) -> Any:
+def known_scalar(recording: Recording, func: Any, args: tuple[Any, ...]) -> Any:
+    """Return the result of an operator that reads known values; None if any of them is unknown."""
     values: list[Any] = []
     for arg in args:
         values.append(

@@ -1,0 +1,229 @@
+"""How a call of each kind of operator becomes nodes: one handler per `Kind`.
+
+Invariant: a handler returns what the operator returns, and every tensor in it is tracked.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from aotlens.capture.custom_operators import record_custom_mutation
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.hop.operand_writes import record_functional_call
+from aotlens.capture.hop.subgraphs import INLINE
+from aotlens.capture.mutations import (
+    Write,
+    leaky_relu_for,
+    only_reads,
+    record_metadata_mutation,
+    record_mutation,
+)
+from aotlens.capture.operators import Kind, Operator, aten, describe, is_builtin, with_dtype
+from aotlens.capture.result_fixes import (
+    FILLING_OPS,
+    MULTIPLYING_OPS,
+    as_boolean_mask,
+    is_evenly_divided_gradient,
+    is_random_mask,
+)
+from aotlens.capture.rng.random_op_rules import apply_rule
+from aotlens.capture.rng.rng_state import without_generators
+from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.storage_swaps import record_storage_swap
+from aotlens.capture.symbols.known_values import known_scalar, record_literal
+from aotlens.capture.view_ops import record_view
+from aotlens.capture.writability import is_writable_outside_inference_mode
+from aotlens.ir.program import Node, op_name
+from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, FakeTensor, fake_constant
+from aotlens.torch_api.modes import with_view_tracking
+from aotlens.torch_api.operators import composite_kernel, has_view_tracking_kernel
+from aotlens.torch_api.symbolic import make_shape_env
+from aotlens.unsupported import unsupported
+
+if TYPE_CHECKING:  # the recorder looks its handlers up here, so at run time the import would be a cycle
+    from aotlens.capture.recorder import Recorder
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
+
+def _pure(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    if func in recorder.decompositions:
+        return _decomposed(recorder, func, args, kwargs)
+    if any(isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor for arg in args):
+        args = tuple(_as_fake(recorder, arg) for arg in args)
+    node_args = tuple([recorder.argument(arg) for arg in args])
+    if recorder.in_backward and func is MULTIPLYING_OPS and is_evenly_divided_gradient(*node_args):
+        return _pure(recorder, FILLING_OPS, describe(FILLING_OPS), (*args, 0), {})
+    try:
+        run = operator.fake or func
+        result = run(*args, **(without_generators(kwargs) if kwargs and operator.random else kwargs))
+    except DATA_DEPENDENT_ERRORS:
+        result = _with_symbols(recorder, func, args, kwargs)
+    kwargs = with_dtype(func, kwargs, result, recorder.default_dtype)
+    node = recorder.add_node(func, node_args, recorder.keywords(kwargs), result)
+    if operator.random and is_random_mask(func):
+        node = as_boolean_mask(recorder, node)
+    track_results(recorder, node, result)
+    return result
+
+
+def _with_symbols(recorder: "Recorder", func: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Create symbols for a data-dependent result, with an environment of sizes if there is none yet."""
+    if recorder.fake_mode.shape_env is not None:
+        raise unsupported("data-dependent-output", recorder.span, operator=op_name(func))
+    recorder.fake_mode.shape_env = make_shape_env()
+    return func(*args, **kwargs)
+
+
+def _as_fake(recorder: "Recorder", arg: Any) -> Any:
+    if isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor:
+        return recorder.real_tensors.fake_of(arg)
+    return arg
+
+
+def track_results(recording: Recording, node: Node, result: Any) -> None:
+    """Track each tensor of a new result as a storage of its own."""
+    if isinstance(result, torch.Tensor):
+        recording.track(result, Storage(node, result))
+    elif isinstance(result, (list, tuple)):
+        for index, item in enumerate(result):
+            if isinstance(item, torch.Tensor):
+                recording.track(item, Storage(recording.item(node, index), item))
+    elif isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        recording.symbols.define_data(node, recording.item, set(result.node.expr.free_symbols))
+
+
+def _decomposed(recorder: "Recorder", func: Any, args: Args, kwargs: Kwargs) -> Any:
+    with recorder:
+        result = apply_rule(recorder.decompositions[func], recorder.random.functional, args, kwargs)
+    if result is NotImplemented:
+        rest = {key: rule for key, rule in recorder.decompositions.items() if key is not func}
+        table, recorder.decompositions = recorder.decompositions, rest
+        try:
+            return _pure(recorder, func, describe(func), args, kwargs)
+        finally:
+            recorder.decompositions = table
+    recorder.decomposed = True
+    return _copy_if_argument(recorder, result, args)
+
+
+def _copy_if_argument(recorder: "Recorder", result: Any, args: Args) -> Any:
+    """Copy an argument that a decomposition returned: the operator promises a new value."""
+    if isinstance(result, (list, tuple)):
+        return [_copy_if_argument(recorder, item, args) for item in result]
+    if not isinstance(result, torch.Tensor):
+        return result
+    storage = recorder.tracked(result).storage
+    for arg in args:
+        if isinstance(arg, torch.Tensor) and recorder.tracked(arg).storage is storage:
+            with recorder:
+                return aten.clone.default(result)
+    return result
+
+
+def _number(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Record a tensor with a known value, so that an operator may ask for it (`cov` does)."""
+    device = kwargs.get("device")
+    sizes, number = args if func is aten.full.default else ((), args[0])
+    known = type(number) in (int, float, bool) and all(type(size) is int and size == 1 for size in sizes)
+    if not known or (device is not None and device.type != "cpu"):
+        return _pure(recorder, func, operator, args, kwargs)
+    result = fake_constant(recorder.fake_mode, lambda: func(*args, **kwargs))
+    taken_apart = func in recorder.decompositions  # into itself with an explicit dtype
+    spelled = {**kwargs, "dtype": result.dtype}
+    kwargs = spelled if taken_apart else with_dtype(func, kwargs, result, recorder.default_dtype)
+    track_results(recorder, recorder.add_node(func, args, kwargs, result), result)
+    return result
+
+
+def _read(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    known = known_scalar(recorder, func, args)
+    return _pure(recorder, func, operator, args, kwargs) if known is None else known
+
+
+def _view(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    source = args[0]
+    if isinstance(source, (int, float, complex)):  # autograd conjugates a factor `2j`
+        with recorder:
+            source = torch.scalar_tensor(source, dtype=torch.complex128)
+    args = (_as_fake(recorder, source), *args[1:])
+    return record_view(recorder, func, args, kwargs, rewritten=func in recorder.decompositions)
+
+
+def _detach(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    source = args[0]
+    result = func(*args, **kwargs)
+    if type(source) is not FakeTensor:
+        constant = recorder.node_of(recorder.real_tensors.fake_of(source))
+        fresh = recorder.add_node(aten.lift_fresh_copy.default, (constant,), {}, result)
+        recorder.track(result, Storage(fresh, result))
+        record_literal(recorder, func, fresh, source)
+        return result
+    node = recorder.node_of(source)
+    known = recorder.tracked(source)
+    outside = is_writable_outside_inference_mode(func, known, result)
+    setattr(result, TRACKED_ATTRIBUTE, Tracked(known.storage, known.chain, node, known.version, outside))
+    return result
+
+
+def _mutation(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    call = Write(func, operator, args, kwargs)
+    if operator.functional is None and not is_builtin(func):
+        return record_custom_mutation(recorder, call)
+    if (leaky_relu := leaky_relu_for(call)) is not None:
+        with recorder:
+            return leaky_relu()
+    if only_reads(call):
+        return _pure(recorder, func, Operator(Kind.PURE, fake=operator.fake), args, kwargs)
+    return record_mutation(recorder, call)
+
+
+def _composite(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    if not torch.is_inference_mode_enabled():
+        # Torch's Python rules support symbolic sizes; the composite kernel is what eager runs.
+        decomposed = composite_kernel(func) if recorder.fake_mode.shape_env is None else func.decompose
+        with recorder:
+            return decomposed(*args, **kwargs)
+    # Inference mode does not decompose the operator; its views must still be recorded as views.
+    recorder.notes_views = not has_view_tracking_kernel(func)
+    try:
+        with with_view_tracking() if recorder.notes_views else nullcontext(), recorder:
+            return composite_kernel(func)(*args, **kwargs)
+    finally:
+        recorder.notes_views = False
+
+
+def _effect(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    recorder.origin = replace(recorder.origin, effect=True)
+    args = recorder.torchbind.with_fakes(args)
+    return recorder.torchbind.checked_result(args, _pure(recorder, func, operator, args, kwargs))
+
+
+def _higher_order(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    inline = INLINE.get(func.name()) or recorder.decompositions.get(func)
+    if inline is not None:
+        recorder.leave_operator()
+        with recorder:
+            return inline(*args, **kwargs)
+    args = recorder.torchbind.with_fakes(args)
+    return recorder.torchbind.checked_result(args, record_functional_call(recorder, func, args, kwargs))
+
+
+HANDLERS: dict[Kind, Callable[..., Any]] = {
+    Kind.PURE: _pure,
+    Kind.NUMBER: _number,
+    Kind.READ: _read,
+    Kind.VIEW: _view,
+    Kind.DETACH: _detach,
+    Kind.MUTATION: _mutation,
+    Kind.METADATA_MUTATION: lambda recorder, *call: record_metadata_mutation(recorder, Write(*call)),
+    Kind.COMPOSITE: _composite,
+    Kind.STORAGE_SWAP: lambda recorder, *call: record_storage_swap(recorder, Write(*call)),
+    Kind.HIGHER_ORDER: _higher_order,
+    Kind.EFFECT: _effect,
+}
+"""By kind: takes the recorder, the overload, its classification, arguments and keyword arguments."""
