@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from aotlens.capture.custom_operators import record_custom_mutation
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.hop.operand_writes import record_functional_call
 from aotlens.capture.hop.subgraphs import INLINE
-from aotlens.capture.mutations import (
+from aotlens.capture.mutations.custom_operators import record_custom_mutation
+from aotlens.capture.mutations.in_place import (
     Write,
     leaky_relu_for,
     only_reads,
     record_metadata_mutation,
     record_mutation,
 )
+from aotlens.capture.mutations.storage_swaps import record_storage_swap
+from aotlens.capture.mutations.writability import is_writable_outside_inference_mode
 from aotlens.capture.operators import Kind, Operator, aten, describe, is_builtin, with_dtype
 from aotlens.capture.result_fixes import (
     FILLING_OPS,
@@ -32,10 +34,8 @@ from aotlens.capture.result_fixes import (
 from aotlens.capture.rng.random_op_rules import apply_rule
 from aotlens.capture.rng.rng_state import without_generators
 from aotlens.capture.storage import Storage, Tracked
-from aotlens.capture.storage_swaps import record_storage_swap
 from aotlens.capture.symbols.known_values import known_scalar, record_literal
 from aotlens.capture.view_ops import record_view
-from aotlens.capture.writability import is_writable_outside_inference_mode
 from aotlens.ir.program import Node, op_name
 from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, FakeTensor, fake_constant
 from aotlens.torch_api.modes import with_view_tracking

@@ -18,8 +18,13 @@ from aotlens.capture.autograd.detached_views import record_detach
 from aotlens.capture.autograd.saved_tensors import SavedValues
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.modes import SplitRegion
-from aotlens.capture.mutations import (
+from aotlens.capture.mutations.in_place import (
     Write,
+)
+from aotlens.capture.mutations.storage_swaps import (
+    record_data_assignment,
+    record_untyped_resize,
+    set_from_tensor,
 )
 from aotlens.capture.operator_handlers import HANDLERS, track_results
 from aotlens.capture.operators import (
@@ -36,11 +41,6 @@ from aotlens.capture.provenance.origins import Origins
 from aotlens.capture.rng.random_op_rules import apply_rule
 from aotlens.capture.rng.rng_state import RecordedRngState
 from aotlens.capture.storage import Storage
-from aotlens.capture.storage_swaps import (
-    record_data_assignment,
-    record_untyped_resize,
-    set_from_tensor,
-)
 from aotlens.capture.subclasses import has_wrapper, record_wrapper_output
 from aotlens.capture.symbols.float_inputs import Floats
 from aotlens.capture.torchbind import FakeObjects

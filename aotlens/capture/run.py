@@ -34,7 +34,7 @@ from aotlens.capture.hop.triton_kernels import launch_as_operator
 from aotlens.capture.inputs.base_selection import inputs_with_bases
 from aotlens.capture.inputs.fake_inputs import captured_inputs, make_inputs
 from aotlens.capture.modes import Settings, check_modes_restored, current_modes, isolated_from_caller
-from aotlens.capture.mutations import check_intermediate_views
+from aotlens.capture.mutations.in_place import check_intermediate_views
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.provenance.variables import VariableObserver
 from aotlens.capture.recorded import Snapshot, leaves_and_unreturned

@@ -13,7 +13,7 @@ import torch
 
 from aotlens.capture.builder import Builder
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
-from aotlens.capture.mutations import Write
+from aotlens.capture.mutations.in_place import Write
 from aotlens.capture.operators import Kind, describe
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.views import ViewStep

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
 from aotlens.capture.autograd.saved_tensors import SavedValues
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
-from aotlens.capture.overlapping_arguments import tensors_of
+from aotlens.capture.mutations.overlapping_arguments import tensors_of
 from aotlens.capture.storage import Storage
 from aotlens.ir.origin import Checkpoint, CheckpointMark, Origin
 from aotlens.ir.program import Node

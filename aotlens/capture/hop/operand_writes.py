@@ -15,7 +15,7 @@ from aotlens.capture.graph import Recording
 from aotlens.capture.hop.loop_numbers import carries_scalars, record_scalar_loop
 from aotlens.capture.hop.rng_states import record_random_call
 from aotlens.capture.hop.subgraphs import WritesToOperandError, record_higher_order, runner_of
-from aotlens.capture.mutations import Write, record_mutation
+from aotlens.capture.mutations.in_place import Write, record_mutation
 from aotlens.capture.operators import aten, describe
 from aotlens.capture.rng.philox import RandomOpInSubgraphError
 from aotlens.torch_api.autograd import set_version

@@ -5,10 +5,10 @@ from functools import cache
 from typing import Any
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.overlapping_arguments import overlapping_written, tensors_of
+from aotlens.capture.mutations.overlapping_arguments import overlapping_written, tensors_of
+from aotlens.capture.mutations.writability import check_writable
+from aotlens.capture.mutations.writes import record_write
 from aotlens.capture.storage import Storage
-from aotlens.capture.writability import check_writable
-from aotlens.capture.writes import record_write
 from aotlens.ir.program import Node, TableIndex, getitem, map_leaves
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import pytree

@@ -20,12 +20,12 @@ from aotlens.capture.inputs.subclass_inputs import (
     wrapper_input,
 )
 from aotlens.capture.inputs.synthetic_bases import BaseGroup, base_input, fake_tensor_of, make_synthetic_base
+from aotlens.capture.mutations.writability import record_inference_argument
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput, OpenInput
 from aotlens.capture.storage import ranges_overlap
 from aotlens.capture.subclasses import is_wrapper
 from aotlens.capture.symbols.int_inputs import as_symbol
-from aotlens.capture.writability import record_inference_argument
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node

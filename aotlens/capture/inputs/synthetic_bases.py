@@ -13,11 +13,11 @@ import torch
 
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.inputs.overlapping_groups import OverlappingGroup, root_of
+from aotlens.capture.mutations.writability import with_writability_of
 from aotlens.capture.operators import aten
 from aotlens.capture.records import CapturedInput, OpenInput
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.views import ViewStep
-from aotlens.capture.writability import with_writability_of
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node

@@ -13,13 +13,13 @@ from torch.autograd.graph import increment_version
 
 from aotlens.capture.as_strided import check_within_input, with_storage_offset
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.mutations.overlapping_arguments import reject_partial_overlap
+from aotlens.capture.mutations.writability import check_writable, reject_inference_write
+from aotlens.capture.mutations.writes import record_write
 from aotlens.capture.operators import Operator, aten, missing_defaults
-from aotlens.capture.overlapping_arguments import reject_partial_overlap
 from aotlens.capture.result_fixes import in_place_mask_value, is_random_mask, with_layout_of
 from aotlens.capture.storage import Storage, Tracked, ranges_overlap, repeated_dims
 from aotlens.capture.views import ViewStep
-from aotlens.capture.writability import check_writable, reject_inference_write
-from aotlens.capture.writes import record_write
 from aotlens.ir.program import Node, op_name
 from aotlens.model.report import Span
 from aotlens.torch_api.fake import FakeTensor

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
-from aotlens.capture.mutations import Write, record_resize
+from aotlens.capture.mutations.in_place import Write, record_resize
+from aotlens.capture.mutations.writes import record_write
 from aotlens.capture.operators import RESIZE_STORAGE, aten
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.views import ViewStep
-from aotlens.capture.writes import record_write
 from aotlens.ir.program import Node
 from aotlens.torch_api.autograd import has_version_counter
 from aotlens.torch_api.fake import FakeTensor

@@ -8,12 +8,12 @@ from typing import Any
 
 from aotlens.capture.as_strided import OTHER_ELEMENTS
 from aotlens.capture.graph import Recording
-from aotlens.capture.mutations import Write
+from aotlens.capture.mutations.in_place import Write
+from aotlens.capture.mutations.overlapping_arguments import overlapping_written, tensors_of
+from aotlens.capture.mutations.writability import check_writable
+from aotlens.capture.mutations.writes import record_write
 from aotlens.capture.operators import aten
-from aotlens.capture.overlapping_arguments import overlapping_written, tensors_of
 from aotlens.capture.storage import Storage
-from aotlens.capture.writability import check_writable
-from aotlens.capture.writes import record_write
 from aotlens.ir.program import Node
 from aotlens.torch_api.hop import auto_functionalized, auto_functionalized_v2, can_auto_functionalize
 from aotlens.unsupported import unsupported
