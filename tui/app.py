@@ -10,7 +10,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,10 +19,6 @@ import textual
 from rich.console import Group
 from rich.text import Text
 from textual.app import App, SystemCommand
-from textual.binding import BindingType
-from textual.command import Provider
-from textual.filter import LineFilter
-from textual.screen import Screen
 
 from aotlens.view.progress import phase_of
 from aotlens.view.tabs.source import SourceStore

@@ -29,3 +29,28 @@ APP_BINDINGS = (
     bind("compare", "x", "compare", ("", "Compare with the report or the trace before, line by line.")),
     bind("quit", "q", "quit", ("Quit", "Leave the app.")),
 )
+
+WORKBENCH_BINDINGS = (
+    bind("focus.next", "tab", "app.focus_next", ("", "Go to the next pane.")),
+    bind("focus.previous", "shift+tab", "app.focus_previous", ("", "Go to the previous pane.")),
+    bind("filter", "slash", "filter", ("Filter", "Filter the rows, or search the text."), shown="/"),
+    bind("help", "question_mark", "keys", ("Keys", "Show all keys of the open tab."), shown="?"),
+    bind("edit", "e", "edit", ("Edit", "Open the line in your editor.")),
+    bind("copy", "y", "copy", ("Copy", "Copy the row or the line.")),
+    bind("save", "s", "save_svg", ("Save SVG", "Save the screen as an SVG file.")),
+    bind("zoom", "z", "zoom", ("Zoom", "Fill the screen with this half, or show both.")),
+    bind("split.left", "less_than_sign,ctrl+left", "split(-1)", ("", "Make the source smaller."), shown="<"),
+    bind(
+        "split.right",
+        "greater_than_sign,ctrl+right",
+        "split(1)",
+        ("", "Make the source larger."),
+        shown=">",
+    ),
+    bind("targets", "t", "targets", ("", "Go to the list of targets.")),
+    bind("retrace", "r", "retrace", ("Retrace", "Run the script and trace it again.")),
+    bind("gpu", "ctrl+g", "gpu", ("", "Choose the GPU whose kernels are shown.")),
+    bind("verify", "v", "verify", ("Verify", "Retrace, and compare each target with eager.")),
+    bind("cancel", "escape", "escape", ("", "Clear the filter, or stop the running trace.")),
+)
+"""The keys of the one screen, beside those of its tabs."""

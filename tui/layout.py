@@ -13,8 +13,6 @@ WORKBENCH_CSS = """
         border-subtitle-color: $text-muted; }
     #source-pane:focus-within, #results:focus-within, #targets:focus {
         border: round $primary; border-title-color: $primary; border-title-style: bold; }
-    #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
-    #filter.-open { display: block; }
     Workbench.-stale #results > * { opacity: 55%; }
     Workbench.-narrow #body { layout: vertical; }
     Workbench.-narrow #left { width: 100%; height: 36%; }

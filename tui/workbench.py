@@ -11,11 +11,11 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import ContentSwitcher, Input
+from textual.widgets import ContentSwitcher
 
 from aotlens.view.tabs.source import SourceStore
 from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
-from tui.keys import bind
+from tui.keys import WORKBENCH_BINDINGS, bind
 from tui.layout import WORKBENCH_CSS
 from tui.messages import CancelWanted, GpuWanted, ListedTargetChosen, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
@@ -24,8 +24,8 @@ from tui.panes.source import SourcePane
 from tui.panes.waiting import FailurePane, ProgressPane
 from tui.widgets.bars import ChoiceBar, TitleBar
 from tui.widgets.code import CodeView
+from tui.widgets.filter_box import FilterBox, Searchable
 from tui.widgets.key_bar import KeyBar
-from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.split import Layout, Split
 from tui.widgets.table import VirtualTable
@@ -38,13 +38,8 @@ if TYPE_CHECKING:  # the first paint comes before the report's records and the p
     from tui.fitting import Fitting
     from tui.panes.diagnostics import DiagnosticsPane
 
-FIND_ALL = "/"
-"""Typed into the empty filter, it searches everywhere."""
-
 WITHOUT_RESULT = ("log", "step")
 """Tabs that have something to show after a failed trace; the others show the failure."""
-
-Searchable = VirtualTable | LineList | CodeView
 
 
 class Workbench(Screen[object]):
@@ -56,29 +51,7 @@ class Workbench(Screen[object]):
             bind(f"tab.{tab.name}", shown, f"tab({index})", ("", f"Open the tab {tab.label}."))
             for index, (tab, shown) in enumerate(zip(TABS, KEYS, strict=True))
         ),
-        bind("focus.next", "tab", "app.focus_next", ("", "Go to the next pane.")),
-        bind("focus.previous", "shift+tab", "app.focus_previous", ("", "Go to the previous pane.")),
-        bind("filter", "slash", "filter", ("Filter", "Filter the rows, or search the text."), shown="/"),
-        bind("help", "question_mark", "keys", ("Keys", "Show all keys of the open tab."), shown="?"),
-        bind("edit", "e", "edit", ("Edit", "Open the line in your editor.")),
-        bind("copy", "y", "copy", ("Copy", "Copy the row or the line.")),
-        bind("save", "s", "save_svg", ("Save SVG", "Save the screen as an SVG file.")),
-        bind("zoom", "z", "zoom", ("Zoom", "Fill the screen with this half, or show both.")),
-        bind(
-            "split.left", "less_than_sign,ctrl+left", "split(-1)", ("", "Make the source smaller."), shown="<"
-        ),
-        bind(
-            "split.right",
-            "greater_than_sign,ctrl+right",
-            "split(1)",
-            ("", "Make the source larger."),
-            shown=">",
-        ),
-        bind("targets", "t", "targets", ("", "Go to the list of targets.")),
-        bind("retrace", "r", "retrace", ("Retrace", "Run the script and trace it again.")),
-        bind("gpu", "ctrl+g", "gpu", ("", "Choose the GPU whose kernels are shown.")),
-        bind("verify", "v", "verify", ("Verify", "Retrace, and compare each target with eager.")),
-        bind("cancel", "escape", "escape", ("", "Clear the filter, or stop the running trace.")),
+        *WORKBENCH_BINDINGS,
     ]
 
     class Shown(Message):
@@ -104,8 +77,6 @@ class Workbench(Screen[object]):
         """True once every tab is loaded, which begins after the first paint."""
         self._has_only_failed = False
         """True while there is no result to show, because the trace failed."""
-        self._searched: Searchable | None = None
-        """The widget that the open filter acts on."""
 
     def compose(self) -> ComposeResult:
         yield TitleBar(id="title")
@@ -117,13 +88,12 @@ class Workbench(Screen[object]):
             with ContentSwitcher(initial="progress", id="results"):
                 yield ProgressPane(id="progress")
                 yield FailurePane(id="failure")
-        yield Input(id="filter", placeholder="filter", compact=True)
+        yield FilterBox(id="filter")
         yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         self.query_one("#targets").border_title = "Targets"
         self.query_one("#tabs", ChoiceBar).show(CHOICES, 0)
-        self.query_one("#filter", Input).can_focus = False
         self.app.post_message(self.Shown())
 
     def load(self) -> None:
@@ -320,55 +290,19 @@ class Workbench(Screen[object]):
 
     def action_filter(self) -> None:
         """Filter the rows of the list that has the focus; search in a text."""
-        focused = self.focused
-        self._searched = focused if isinstance(focused, Searchable) else None
-        if self._searched is None:
-            main = self.pane.main()
-            self._searched = main if isinstance(main, Searchable) else None
-        box = self.query_one("#filter", Input)
-        here = "search here" if isinstance(self._searched, CodeView) else "filter these rows"
-        box.placeholder = f"{here}; {FIND_ALL} once more searches all tabs"
-        box.value = ""
-        box.can_focus = True
-        box.add_class("-open")
-        self.set_focus(box)
+        candidates = (self.focused, self.pane.main())
+        searched = (widget for widget in candidates if isinstance(widget, Searchable))
+        self.query_one(FilterBox).begin(next(searched, None))
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        if event.value == FIND_ALL:
-            from tui.finding import finder  # with the searched tables
+    def on_filter_box_find_wanted(self, event: FilterBox.FindWanted) -> None:
+        from tui.finding import finder  # with the searched tables
 
-            self._close_filter()
-            self.app.push_screen(finder())
-            return
-        if isinstance(self._searched, CodeView):
-            self._searched.search(event.value)
-        elif self._searched is not None:
-            self._searched.filter(event.value)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        self._close_filter()
-
-    def _close_filter(self) -> None:
-        box = self.query_one("#filter", Input)
-        box.remove_class("-open")
-        box.can_focus = False
-        if self._searched is not None:
-            self.set_focus(self._searched)
+        self.app.push_screen(finder())
 
     def action_escape(self) -> None:
         """Close the filter, else clear it, else cancel the running trace."""
-        searched, self_open = self._searched, self.query_one("#filter").has_class("-open")
-        if searched is not None:
-            self._searched = None
-            if isinstance(searched, CodeView):
-                searched.search("")
-            else:
-                searched.filter("")
-            if self_open:
-                self._close_filter()
-            self.set_focus(searched)
-            return
-        self.post_message(CancelWanted())
+        if not self.query_one(FilterBox).clear_search():
+            self.post_message(CancelWanted())
 
     # The other keys.
 
