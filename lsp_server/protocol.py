@@ -4,13 +4,17 @@ Invariant: every request is answered, even an unreadable one; the handler of a c
 """
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, cast
 
 from lsprotocol import types
+from lsprotocol.types import ResponseError
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 from pygls.protocol import JsonRPCNotification, LanguageServerProtocol, lsp_method
+
+from lsp_server.first_answer import FirstAnswer
 
 IGNORED = "$/aotlens.unreadable"
 """Stands in for a message that was answered here already; a `$/` notification without handler is dropped."""
@@ -28,6 +32,8 @@ class Protocol(LanguageServerProtocol):
 
     signatures: Mapping[str, inspect.Signature] = {}
     """The parameters of each command, by its name."""
+    first: FirstAnswer | None = None
+    """The request `initialize`, until it is handled, if it was read before the server was loaded."""
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         """Structure a message as pygls does, but answer a request with bad parameters with an error."""
@@ -38,6 +44,20 @@ class Protocol(LanguageServerProtocol):
                 raise
             self._send_response(data["id"], error=error.to_response_error())
             return JsonRPCNotification(method=IGNORED, jsonrpc=self.VERSION, params=None)
+
+    def _send_response(
+        self, msg_id: str | int, result: Any = None, error: ResponseError | None = None
+    ) -> None:
+        """Send an answer; that to `initialize` is stored, and not sent if the client has it already."""
+        first = self.first
+        if first is None or msg_id != first.number:
+            super()._send_response(msg_id, result, error)
+            return
+        self.first = None
+        if error is None:
+            first.learn(json.loads(json.dumps(result, default=self._serialize_message)))
+        if first.result is None:
+            super()._send_response(msg_id, result, error)
 
     @lsp_method(types.WORKSPACE_EXECUTE_COMMAND)
     async def lsp_workspace__execute_command(  # type: ignore[override]  # pygls runs coroutines as well

@@ -1,13 +1,11 @@
-"""`aotlens lsp`: the language server's entry.
+"""The language server with all of its features.
 
-Invariant: everything between start and the answer to `initialize` is cheap; torch is loaded by the worker,
-in its own process, from `initialized` on.
+Invariant: everything up to the answer to `initialize` is cheap; torch is loaded by the worker, in its own
+process, from `initialized` on.
 """
 
-import argparse
-import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO
 
 from lsprotocol import types
 
@@ -15,10 +13,12 @@ from aotlens._version import __version__
 from aotlens.worker.client import WorkerClient
 from lsp_server import commands, handlers, navigation
 from lsp_server.app import Server
+from lsp_server.first_answer import FirstAnswer, Replayed
 from lsp_server.protocol import Protocol, signature_of
+from lsp_server.start import print_to_stderr
 from lsp_server.tracer import WorkerFactory
 from lsp_server.translate.actions import SHOW_KIND, TRACE_KIND
-from lsp_server.transport import LOOPBACK, print_to_stderr, serve_stdio, serve_tcp
+from lsp_server.transport import serve_stdio, serve_tcp
 
 NOTIFICATIONS: dict[str, Callable[..., Any]] = {
     types.INITIALIZED: commands.on_initialized,
@@ -44,17 +44,22 @@ OPTIONS: dict[str, object] = {
 }
 
 
-def main(argv: list[str]) -> int:
-    """Serve one client; return 0 after an orderly end, 1 when the client left without `shutdown`."""
-    options = _parser().parse_args(argv)
-    log_to(options.log_file, options.verbose)
+def serve_streams(reader: Replayed, writer: BinaryIO, first: FirstAnswer | None) -> int:
+    """Serve the client of two streams; return the exit code of the protocol."""
     server = build_server(WorkerClient)
     try:
-        if options.tcp is not None:
-            return serve_tcp(server, options.host, options.tcp)
-        return serve_stdio(server)
+        return serve_stdio(server, reader, writer, first)
+    finally:
+        server.end()
+
+
+def serve_one(host: str, port: int) -> int:
+    """Serve the first client that connects; return the exit code of the protocol, or 2."""
+    server = build_server(WorkerClient)
+    try:
+        return serve_tcp(server, host, port)
     except OSError as error:
-        print_to_stderr(f"cannot serve on {options.host}:{options.tcp}: {error.strerror}")
+        print_to_stderr(f"cannot serve on {host}:{port}: {error.strerror}")
         return 2
     finally:
         server.end()
@@ -72,33 +77,3 @@ def build_server(worker_factory: WorkerFactory) -> Server:
     for name, command in named.items():
         server.command(name)(command)
     return server
-
-
-def _parser() -> argparse.ArgumentParser:
-    about = "The language server, on stdio by default."
-    parser = argparse.ArgumentParser(prog="aotlens lsp", description=about, allow_abbrev=False)
-    parser.add_argument("--stdio", action="store_true", help="serve on stdio (the default; editors pass it)")
-    parser.add_argument(
-        "--tcp", type=int, metavar="PORT", help=("serve one connection on this port; 0 takes a free port")
-    )
-    parser.add_argument(
-        "--host", default=LOOPBACK, help="for --tcp (default: %(default)s, this machine only)"
-    )
-    parser.add_argument("--clientProcessId", type=int, help=argparse.SUPPRESS)  # editors pass it
-    parser.add_argument(
-        "--log-file", metavar="FILE", help=("write a log to this file; otherwise nothing is logged")
-    )
-    parser.add_argument("-v", "--verbose", action="store_true", help="log every message too")
-    return parser
-
-
-def log_to(file: str | None, verbose: bool) -> None:
-    """Log to a file, or nowhere: an editor shows a server's stderr as errors."""
-    root = logging.getLogger()
-    if file is None:
-        root.addHandler(logging.NullHandler())
-        return
-    shown = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(filename=file, format=shown, level=logging.INFO)
-    # At INFO pygls writes every message's text.
-    logging.getLogger("pygls").setLevel(logging.INFO if verbose else logging.WARNING)

@@ -8,24 +8,25 @@ of messages cost at most the messages that they touch.
 import asyncio
 import gc
 import logging
-import os
 import re
 import sys
 from collections.abc import Callable
 from threading import Event
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from pygls.exceptions import JsonRpcException
 from pygls.io_ import StdinAsyncReader, StdoutWriter, run_async
 
 from lsp_server.app import Server
+from lsp_server.first_answer import FirstAnswer, Replayed
+from lsp_server.protocol import Protocol
+from lsp_server.start import LOOPBACK, print_to_stderr
 
 if TYPE_CHECKING:
     from pygls.io_ import AsyncReader  # which it has for type checkers only
 
 logger = logging.getLogger(__name__)
 
-LOOPBACK = "127.0.0.1"
 TURN_S = 0.0002
 """The time that a thread runs while another waits."""
 LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)[ \t]*\r?\n\Z", re.IGNORECASE)
@@ -59,17 +60,6 @@ class Frames:
         return await self._reader.readexactly(n)
 
 
-def guard_standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Take stdin and stdout for the protocol alone; later readers see no input, later prints go to stderr."""
-    reader, writer = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return reader, writer
-
-
 def keep_the_loop_free() -> None:
     """Let the loop run while other threads read reports of megabytes.
 
@@ -82,19 +72,17 @@ def keep_the_loop_free() -> None:
     sys.setswitchinterval(TURN_S)
 
 
-def print_to_stderr(message: str) -> None:
-    """Print a line for the person who started the server; stdout is the client's."""
-    sys.stderr.write(f"aotlens lsp: {message}\n")
-    sys.stderr.flush()
+def serve_stdio(server: Server, reader: Replayed, writer: BinaryIO, first: FirstAnswer | None = None) -> int:
+    """Serve until the client sends exit or closes its end; return the exit code of the protocol.
 
-
-def serve_stdio(server: Server) -> int:
-    """Serve until the client sends exit or closes its end; return the exit code of the protocol."""
-    reader, writer = guard_standard_streams()
+    `first` is its request `initialize`, if it was read already.
+    """
     keep_the_loop_free()
+    assert isinstance(server.protocol, Protocol)
+    server.protocol.first = first
     server.protocol.set_writer(StdoutWriter(writer))
     try:
-        asyncio.run(_serve(server, StdinAsyncReader(reader, server.thread_pool)))
+        asyncio.run(_serve(server, StdinAsyncReader(cast("BinaryIO", reader), server.thread_pool)))
     except (BrokenPipeError, KeyboardInterrupt, SystemExit):  # pygls ends so at the notification `exit`
         logger.info("the session ended")
     finally:

@@ -142,6 +142,7 @@ def _front_end_imports() -> Iterator[str]:
             ours = _is_in(loaded, (folder, *FRONT_END_MAY)) or loaded in (
                 "aotlens.errors",
                 "aotlens._version",
+                "aotlens.disk_cache",
             )
             if not (ours or _is_stdlib(loaded) or _is_in(loaded, FRONT_ENDS[folder])):
                 yield _say(module, entry)
@@ -297,7 +298,7 @@ RULES = {
     "nobody changes a node or a program": _changes_of_frozen,
     "the report's packages import downwards, and few libraries": _report_imports,
     "the worker's client and data are standard library": _worker_imports,
-    "front ends import the report's packages and the worker's client only": _front_end_imports,
+    "front ends import the report's packages, the worker's client and the cache only": _front_end_imports,
     "the server for agents knows the commands, the report and the worker's client only": _agents_imports,
     "private torch names stand in torch_api": _private_torch,
     "the product never imports the peer": _peer_imports,

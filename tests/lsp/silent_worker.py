@@ -8,7 +8,9 @@ from aotlens.worker.client import WorkerClient
 from aotlens.worker.codec import encode
 from aotlens.worker.protocol import Hello
 from lsp_server import tracer
+from lsp_server.first_answer import Replayed
 from lsp_server.server import build_server
+from lsp_server.start import guard_standard_streams
 from lsp_server.tracer import WorkerFactory
 from lsp_server.transport import serve_stdio
 
@@ -20,6 +22,7 @@ if __name__ == "__main__":
     tracer.START_S = 0.0  # whether it has greeted when it is first asked depends on the machine
     factory = partial(WorkerClient, command=(sys.executable, "-c", SILENT))
     server = build_server(cast(WorkerFactory, factory))
-    code = serve_stdio(server)
+    reader, writer = guard_standard_streams()
+    code = serve_stdio(server, Replayed(b"", reader), writer)
     server.end()
     sys.exit(code)

@@ -20,9 +20,11 @@ from aotlens.model.codec import encode
 from aotlens.model.failure import Failure, FailureKind
 from aotlens.model.report import Diagnostic, Edit, Fix, Related, Report, Span, Verdict
 from aotlens.worker.protocol import Answer, Hello, Progress, TraceOptions
-from lsp_server.server import build_server, log_to
+from lsp_server.first_answer import Replayed
+from lsp_server.server import build_server
+from lsp_server.start import LOOPBACK, guard_standard_streams, log_to
 from lsp_server.tracer import WorkerFactory
-from lsp_server.transport import LOOPBACK, serve_stdio, serve_tcp
+from lsp_server.transport import serve_stdio, serve_tcp
 from tests.report.sample import gpu_sample, sample_report
 
 BIG = 5_000
@@ -128,6 +130,10 @@ def _only(report: Report, qualname: str) -> Report:
 if __name__ == "__main__":
     log_to(None, verbose=False)
     server = build_server(cast(WorkerFactory, StandInWorker))
-    code = serve_tcp(server, LOOPBACK, 0) if "--tcp" in sys.argv else serve_stdio(server)
+    if "--tcp" in sys.argv:
+        code = serve_tcp(server, LOOPBACK, 0)
+    else:
+        reader, writer = guard_standard_streams()
+        code = serve_stdio(server, Replayed(b"", reader), writer)
     server.end()
     sys.exit(code)

@@ -5,6 +5,6 @@ import gc
 
 def main(argv: list[str]) -> int:
     gc.disable()  # all that is loaded stays alive; `serve` turns it on again
-    from lsp_server.server import main as serve  # pygls takes 0.3 s
+    from lsp_server.start import main as serve  # with the server's modules
 
     return serve(argv)
