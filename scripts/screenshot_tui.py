@@ -69,6 +69,9 @@ async def take(picture: Picture, report_file: Path) -> str:
     if picture.beside:
         app.compare_with(" ".join(picture.beside), loads(trace(*picture.beside).read_text(encoding="utf-8")))
     async with app.run_test(size=picture.size) as pilot:
+        while not app.workbench.is_loaded or app.workbench.subject is None:  # keys before then are lost
+            await pilot.pause(0.05)
+        await pilot.pause(0.5)
         await pilot.press(*picture.keys)
         if picture.row is not None:
             name, key = picture.row

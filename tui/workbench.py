@@ -205,11 +205,13 @@ class Workbench(Screen[object]):
     # Tabs.
 
     def open_tab(self, index: int, *, focus: bool = True, key: str = "") -> None:
-        """Open a tab, fill it if it is empty, and go to the row of `key`."""
-        if self.subject is None:
-            return
+        """Open a tab, fill it if it is empty, and go to the row of `key`; before the first result, choose
+        the tab that will be open then.
+        """
         self.tab_index = index
         self.query_one("#tabs", ChoiceBar).current = index
+        if self.subject is None:
+            return
         if self._has_only_failed and TABS[index].name not in WITHOUT_RESULT:
             self.query_one("#results", ContentSwitcher).current = "failure"
             return

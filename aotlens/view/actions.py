@@ -20,7 +20,7 @@ MOST_ACTIONS = 5
 LEAST_SHARE = 0.02
 """A finding below this share of its total is not an action."""
 
-NOTHING_TO_DO = f"nothing: no error or warning, and no advice that is worth {LEAST_SHARE:.0%} of its total"
+NOTHING_TO_DO = f"nothing: no error or warning, no advice worth {LEAST_SHARE:.0%} of its total"
 """Said of a report without actions: of the peak, a step, or the compile time."""
 
 DYNAMO_CODES = frozenset({"AL405", "AL406", "AL407", "AL408", "AL409"})

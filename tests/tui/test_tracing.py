@@ -76,6 +76,19 @@ def test_progress_is_shown_until_the_report_is_there() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+def test_a_tab_chosen_while_the_trace_runs_is_open_when_it_ends() -> None:
+    tracing = FakeTracing()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("5")
+        assert shown_pane(app) == "progress"
+        tracing.answer(sample_report())
+        await settle(pilot)
+        assert shown_pane(app) == "saved"
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
 def test_a_tab_without_a_result_shows_the_failure() -> None:
     tracing = FakeTracing()
 
