@@ -9,7 +9,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
-from tests.programs.program import Cases, leaf, plain
+from tests.programs.program import Cases, Fixed, leaf, plain
 
 cases = Cases("callables")
 
@@ -200,6 +200,17 @@ def bound_method() -> Step:
 @cases(lambda: (plain(2, 3),))
 def partial_of_function() -> Step:
     return partial(lambda x, factor: x * factor, factor=2.0)
+
+
+@cases(lambda: (plain(2, Fixed(3)),), "dynamic")
+def size_of_a_weight_in_a_partial() -> Step:
+    layer = partial(nn.functional.linear, weight=torch.randn(4, 3))
+
+    def step(x: Tensor) -> Tensor:
+        y = layer(x)
+        return y * y.shape[1]
+
+    return step
 
 
 @cases(lambda: (plain(2, 3),), "dynamo")

@@ -82,11 +82,11 @@ def positions_written_to_a_tensor() -> None:
 @shows("unknown-size")
 def ragged_size_as_a_number() -> None:
     @aotlens.compile(options=EAGER)
-    def scale(x: Tensor, offsets: Tensor) -> Tensor:
-        rows = torch.nested.nested_tensor_from_jagged(x, offsets)
+    def scale(x: Tensor, rows: Tensor) -> Tensor:
         return x * rows.shape[1]
 
-    scale(torch.ones(3, 2), torch.tensor([0, 1, 3]))
+    rows = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged)
+    scale(torch.ones(3), rows)
 
 
 @shows("size-expression")

@@ -10,6 +10,7 @@ import torch
 
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
+from aotlens.torch_api.dynamo import is_dynamo_input
 from aotlens.torch_api.fake import to_fake
 from aotlens.unsupported import unsupported
 
@@ -69,7 +70,8 @@ class RealTensors:
         recording = self._recording
         if not isinstance(tensor, torch.Tensor):
             raise unsupported("argument-type", recording.span, type=type(tensor).__name__)
-        fake = to_fake(recording.fake_mode, tensor)
+        sizes = {} if is_dynamo_input(tensor) else {"static_shapes": True}  # no call provides a symbol
+        fake = to_fake(recording.fake_mode, tensor, **sizes)
         with torch.no_grad():
             alias = fake.detach()
         if tensor.requires_grad:

@@ -81,7 +81,13 @@ class Symbols:
                 self._sources.setdefault(expression, make)
 
     def value(self, number: Any) -> Any:
-        """Return the node of a symbolic number, or the number itself if it is known."""
+        """Return the node of a symbolic number, or the number itself if it is known.
+
+        Raises:
+            UnsupportedError: it is the ragged size of a jagged tensor, which no input has as a number.
+        """
+        if is_ragged(number):
+            raise unsupported("unknown-size", self._where(), symbol=number)
         expression = number.node.expr
         if expression.is_number:
             return int(expression) if isinstance(number, torch.SymInt) else number.node.hint
