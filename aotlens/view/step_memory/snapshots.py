@@ -35,6 +35,8 @@ def snapshot_lines(snapshot: MemorySnapshot, *, is_full: bool = False) -> Iterat
             "  enough was free, but in pieces: with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True segments"
             " grow instead"
         )
+    if failure is not None and snapshot.largest_free_bytes >= failure.size_bytes:
+        yield "  a free block is large enough: it was freed after the failure, or belongs to another stream"
     yield ""
     yield "Alive, by the line that allocated it"
     shown = snapshot.holders if is_full else snapshot.holders[:MOST_LINES]
