@@ -8,7 +8,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotlens.cli.log_reports import report_of_trace
 from aotlens.cli.targets import TargetName
 from aotlens.errors import TargetError, UserError
 from aotlens.worker.protocol import TraceOptions
@@ -82,6 +81,8 @@ def saved_report(
             " to trace"
         )
     if is_log:
+        from aotlens.cli.log_reports import report_of_trace  # loaded only for a log
+
         return report_of_trace(target.path, target.qualname, mappings, options, limits)
     from aotlens.model.files import load_report  # with all records
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from aotlens.errors import UserError
 from aotlens.options import BACKENDS
 from aotlens.policy import FORMS, Policy
-from aotlens.session.errors.failures import failure_of
-from aotlens.session.script.source import load_script
 from aotlens.settings import project_settings
 from aotlens.worker.protocol import TraceOptions
 
@@ -45,6 +43,9 @@ class TargetName:
 
 def check_script(path: str) -> None:
     """Raise UserError for a missing script, or one that does not parse, without loading torch."""
+    from aotlens.session.errors.failures import failure_of  # the terminal app checks its script itself
+    from aotlens.session.script.source import load_script
+
     try:
         load_script(path).code()
     except SyntaxError as error:
