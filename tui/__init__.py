@@ -12,4 +12,13 @@ FRAMES_PER_S = 240
 Textual reads it once, at its import.
 """
 
-os.environ.setdefault("TEXTUAL_FPS", str(FRAMES_PER_S))
+FRAMES_VARIABLE = "TEXTUAL_FPS"
+_IS_OURS = FRAMES_VARIABLE not in os.environ
+
+os.environ.setdefault(FRAMES_VARIABLE, str(FRAMES_PER_S))
+
+
+def restore_environment() -> None:
+    """Remove our variable once Textual has read it: the user's script inherits the environment."""
+    if _IS_OURS:
+        os.environ.pop(FRAMES_VARIABLE, None)

@@ -30,6 +30,7 @@ from aotlens.view.tabs.trace_state import (
     state_parts,
     title_parts,
 )
+from tui import restore_environment
 from tui.endings import exit_code
 from tui.keys import APP_BINDINGS
 from tui.panes.base import Subject
@@ -79,6 +80,8 @@ if TYPE_CHECKING:  # the first paint comes before the report's records and the p
     from tui.tracing import Tracing
     from tui.widgets.split import Split
 
+
+restore_environment()
 
 ALONE_S = 2.0
 """The interval at which an app in a browser checks that its server runs."""

@@ -1,10 +1,14 @@
 """How the app starts, and how it refuses to."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import tui
 from aotlens.errors import AotlensError
 from tui import launch
 from tui.tracing import TraceTarget
@@ -60,3 +64,17 @@ def test_nothing_to_show_is_one_error() -> None:
         "nothing to show: name a script, for example `aotlens tui train.py`, or a report with --report FILE",
         2,
     )
+
+
+@pytest.mark.parametrize("users", [None, "30"])
+def test_the_frames_per_second_do_not_reach_the_users_script(users: str | None) -> None:
+    code = (
+        "import os, tui.app; from textual import constants\n"
+        "print(constants.MAX_FPS, os.environ.get('TEXTUAL_FPS'))"
+    )
+    env = {name: value for name, value in os.environ.items() if name != tui.FRAMES_VARIABLE}
+    env |= {} if users is None else {tui.FRAMES_VARIABLE: users}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=300
+    )
+    assert done.stdout.split() == [users or str(tui.FRAMES_PER_S), str(users)]
