@@ -74,9 +74,8 @@ class EditorPage:
         return lens
 
     def lenses(self) -> list[str]:
-        return [
-            text.replace("\xa0", " ") for text in self.page.locator(".codelens-decoration").all_inner_texts()
-        ]
+        texts = self.page.locator(".codelens-decoration").all_inner_texts()
+        return [" ".join(text.split()) for text in texts]
 
     def see(self, selector: str, text: str = "") -> None:
         self.page.locator(selector, has_text=text).first.wait_for()

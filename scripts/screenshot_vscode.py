@@ -73,6 +73,7 @@ def look(editor: EditorPage, file: Path) -> None:
     """Check what a user sees, in the order in which they see it."""
     without_trust(editor, file)
     traced(editor)
+    memory(editor)
     graphs(editor)
     commands(editor, file)
 
@@ -92,8 +93,10 @@ def traced(editor: EditorPage) -> None:
     """Check the summary, the hints, a finding and a hover."""
     editor.lens("Trace").click()
     editor.lens("training · ")
+    editor.lens("terminal app")  # the last one of the line, which is drawn from left to right
     assert "saves 3.5 MiB" in editor.lenses()[0], editor.lenses()
-    assert editor.lenses()[0].endswith("backward | wrapper | verify | retrace | terminal app")
+    shown = "backward | wrapper | verify | retrace | terminal app"
+    assert editor.lenses()[0].endswith(shown), editor.lenses()
     for hint in (": f32[8, 256, 256]", "saved 2.0 MiB", "mutated seen"):
         editor.see_hint(hint)
     editor.see(".squiggly-info")
@@ -101,6 +104,17 @@ def traced(editor: EditorPage) -> None:
     text = editor.hover("softmax")
     assert "Saves for the backward" in text, text
     editor.picture(str(IMAGES / "editor.png"))
+
+
+def memory(editor: EditorPage) -> None:
+    """Check that the view in the side bar has the target with its peak, and the values below it."""
+    editor.run_command("Focus on Memory View")
+    editor.see(".pane-body .monaco-list-row", "attend")
+    editor.page.keyboard.press("Home")
+    editor.page.keyboard.press("ArrowRight")
+    editor.see(".pane-body .monaco-list-row", "MiB")
+    editor.picture(str(IMAGES / "memory.png"))
+    editor.page.keyboard.press("Control+b")
 
 
 def graphs(editor: EditorPage) -> None:
