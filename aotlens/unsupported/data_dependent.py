@@ -79,6 +79,7 @@ CASES = (
     Case(
         "in-place-resize",
         "an operator that changes sizes in place, under symbolic sizes",
+        "create a new tensor, or compile it with static sizes",
     ),
     Case(
         "reads-values",

@@ -77,6 +77,7 @@ CASES = (
     Case(
         "argument-type",
         "an argument of type `{type}`",
+        "pass a tensor",
     ),
     Case(
         "torchscript-module",

@@ -27,6 +27,7 @@ CASES = (
     Case(
         "function-operand",
         "a function as an argument of the higher-order operator `{operator}`",
+        "pass tensors and plain values only",
     ),
     Case(
         "subgraph-returns-outer-tensor",
