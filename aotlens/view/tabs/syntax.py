@@ -1,33 +1,23 @@
-"""Python's syntax in a handful of kinds, by pygments."""
+"""Python's syntax in a handful of kinds, by line.
+
+Invariant: pygments is loaded by the first text that is coloured.
+"""
+
+from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from pygments.lexers.python import PythonLexer
-from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
-
-KINDS = ("keyword", "string", "comment", "number", "function", "class", "builtin", "decorator")
-TABLE: tuple[tuple[_TokenType, str], ...] = (
-    (Keyword, "keyword"),
-    (Operator.Word, "keyword"),
-    (Comment, "comment"),
-    (String, "string"),
-    (Number, "number"),
-    (Name.Function, "function"),
-    (Name.Class, "class"),
-    (Name.Decorator, "decorator"),
-    (Name.Builtin, "builtin"),
-)
-"""The first row whose token contains it wins; other tokens have the text's colour."""
+if TYPE_CHECKING:  # pygments loads for as long as the app's first screen takes to draw
+    from aotlens.view.tabs.tokens import Run
 
 WHOLE = 4000
 """Lines up to which a text is lexed from its start; longer ones are lexed line by line as they are shown,
 where a string over several lines loses its colour."""
 
-Run = tuple[int, int, str]
-"""First column, end column, kind."""
-Colouring = Callable[[int, str], Sequence[Run]]
+Colouring = Callable[[int, str], Sequence["Run"]]
 """Returns the runs of a 1-based line."""
 
 
@@ -36,20 +26,10 @@ def plain(number: int, line: str) -> Sequence[Run]:
     return ()
 
 
-def kind_of(token: _TokenType) -> str:
-    """Return the first kind whose token is a prefix: pygments' tokens are tuples of names."""
-    return next((kind for parent, kind in TABLE if token[: len(parent)] == parent), "")
-
-
-def runs(text: str) -> Iterable[Run]:
-    """Coloured runs of a text by offset."""
-    for offset, token, piece in PythonLexer(stripnl=False, ensurenl=False).get_tokens_unprocessed(text):
-        if kind := kind_of(token):
-            yield (offset, offset + len(piece), kind)
-
-
 def python(lines: Sequence[str]) -> Colouring:
     """Return the colouring of a Python text."""
+    from aotlens.view.tabs.tokens import runs  # with pygments
+
     if len(lines) > WHOLE:
         known: dict[int, Sequence[Run]] = {}
 
@@ -59,16 +39,16 @@ def python(lines: Sequence[str]) -> Colouring:
             return known[number]
 
         return lazily
-    text = Lexed(lines)
+    text = Lexed(lines, runs("\n".join(lines)))
     return lambda number, line: text.runs_of(number)
 
 
 class Lexed:
     """The runs of a text, which is lexed from its start as far as it is shown."""
 
-    def __init__(self, lines: Sequence[str]) -> None:
+    def __init__(self, lines: Sequence[str], runs: Iterable[Run]) -> None:
         self._starts = [0, *accumulate(len(line) + 1 for line in lines)]
-        self._runs = iter(runs("\n".join(lines)))
+        self._runs = iter(runs)
         self._by_line: dict[int, list[Run]] = {}
         self._reached = 0
         """The line of the last run; those before it have all of theirs."""
