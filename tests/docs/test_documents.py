@@ -20,8 +20,8 @@ FRONT = (
 DOCUMENTS = (*(ROOT / name for name in FRONT), *sorted((ROOT / "docs").rglob("*.md")))
 
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
-CODE = re.compile(r"`[^`\n]*`")
-"""`kernel[grid](x)` within a sentence is no link."""
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+"""`kernel[grid](x)` in code is no link."""
 COMMAND = re.compile(r"(?:[`$] ?|output[^:\n]*: )aotlens ([a-z]+)")
 EXAMPLE = re.compile(r"examples/\w+\.py(?:::(\w+))?")
 
