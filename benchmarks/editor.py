@@ -4,12 +4,15 @@ Promise: a separate server process over real pipes, and a client that reads ever
 that is what the user notices.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 
+from aotlens.disk_cache import FOLDER_VARIABLE
 from benchmarks.harness import Table, arguments, publish
 from tests.language_servers import REAL, ROOT, STAND_IN
 from tests.lsp.strict_client import Json, Process, StrictClient
@@ -126,6 +129,7 @@ def long_file(rounds: int, folder: Path) -> Iterator[Row]:
 def traces() -> Iterator[tuple[str, float, float, float]]:
     """Measure commands end to end with the real tracing process: all, within the trace, and outside of it."""
     yield started("initialize, from the start of the process", REAL)
+    yield started("the same, the first time with an editor", REAL, knows_client=False)
     yield started("the same of a pygls server without features", BARE)
     with Process(*REAL) as process:
         client = process.client
@@ -143,14 +147,35 @@ def traces() -> Iterator[tuple[str, float, float, float]]:
         yield traced(client, gpt, None, "examples/train_gpt.py")
 
 
-def started(what: str, command: tuple[str, ...]) -> tuple[str, float, float, float]:
-    """Return the median time from the start of a server's process to its answer to `initialize`."""
+def started(
+    what: str, command: tuple[str, ...], *, knows_client: bool = True
+) -> tuple[str, float, float, float]:
+    """Return the median time from the start of a server's process to its answer to `initialize`.
+
+    The answer is stored for the next start with a client of these capabilities, here the first one.
+    """
     times_ms = []
-    for _ in range(STARTS):
-        with stopwatch() as since, Process(*command) as process:
-            process.client.initialize(ROOT)
-            times_ms.append(since())
-    return what, median(times_ms), 0.0, median(times_ms)
+    with TemporaryDirectory() as folder:
+        for number in range(STARTS + 1):
+            cache = Path(folder, "shared" if knows_client else str(number))
+            with using_cache(cache), stopwatch() as since, Process(*command) as process:
+                process.client.initialize(ROOT)
+                times_ms.append(since())
+    return what, median(times_ms[1:]), 0.0, median(times_ms[1:])
+
+
+@contextmanager
+def using_cache(folder: Path) -> Iterator[None]:
+    """Let the processes that start in the block use a cache of their own."""
+    before = os.environ.get(FOLDER_VARIABLE)
+    os.environ[FOLDER_VARIABLE] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[FOLDER_VARIABLE]
+        else:
+            os.environ[FOLDER_VARIABLE] = before
 
 
 def traced(client: StrictClient, uri: str, name: str | None, what: str) -> tuple[str, float, float, float]:
