@@ -34,7 +34,7 @@ from tui import restore_environment
 from tui.endings import exit_code
 from tui.keys import APP_BINDINGS
 from tui.panes.base import Subject
-from tui.panes.registry import KERNELS_TAB
+from tui.panes.registry import FIT_TAB, KERNELS_TAB
 from tui.preferences import Preferences, Remembered, checked
 from tui.served import is_served, server_pid
 from tui.tracing import NONE, Questions
@@ -184,6 +184,8 @@ class AotlensApp(App[int]):
         if is_served():
             self.set_interval(ALONE_S, partial(self._end_alone, server_pid()))
         if self.report is not None:
+            if self.report.fit is not None and not self.report.targets:
+                self.workbench.open_tab(FIT_TAB)  # a report of `aotlens fit` alone fills only this one
             self._take(self.report, "")
         elif self.tracing is not None:
             self.start_trace()

@@ -153,9 +153,10 @@ def test_a_snapshot_that_was_compared_is_shown_with_the_edits() -> None:
 
 
 @pytest.mark.rotates
-def test_a_saved_report_shows_its_step_and_cannot_run() -> None:
+def test_a_saved_report_opens_on_its_step_and_cannot_run() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("F", "x")
+        assert app.workbench.pane.TAB == "step"  # no key was pressed: every other tab is empty
+        await pilot.press("x")
         assert lines(app, "step-summary")[0].startswith("12.0 MiB at the peak")
 
     drive(scenario, AotlensApp("fit.json", report=sample_fit_report()))

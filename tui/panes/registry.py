@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the panes load the report's records
     from tui.panes.base import Pane
 
-__all__ = ["CHOICES", "KERNELS_TAB", "KEYS", "LOG_KEY", "TABS", "TAB_KEYS", "Tab"]
+__all__ = ["CHOICES", "FIT_TAB", "KERNELS_TAB", "KEYS", "LOG_KEY", "TABS", "TAB_KEYS", "Tab"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,6 @@ TAB_KEYS = "1 … 9 0 w F"
 
 _NAMES = [tab.name for tab in TABS]
 
-KERNELS_TAB = _NAMES.index("kernels")
+FIT_TAB, KERNELS_TAB = _NAMES.index("step"), _NAMES.index("kernels")
 
 LOG_KEY = KEYS[_NAMES.index("log")]
