@@ -46,9 +46,9 @@ class Action:
     gain: str
     """The cost, such as `3.0 MiB of the peak`; empty where it is not known."""
     cure: str
-    """The command or the key that applies or tries the fix."""
-    is_key: bool
-    """True if `cure` is a key of the terminal app."""
+    """The command that applies or tries the fix, or the keys that do so on the Overview of the terminal app."""
+    cure_outside: str
+    """The same for readers outside the terminal app."""
     span: Span | None
     share: float
     """Of the total of its kind, 0 to 1; 0 where that is not known."""
@@ -56,11 +56,6 @@ class Action:
     """The diagnostic that the action belongs to; None for a problem in Dynamo."""
     target: int | None = None
     """The index of the target whose diagnostic it is; None if it belongs to the whole report."""
-
-    @property
-    def cure_outside(self) -> str:
-        """Return the cure for readers outside the terminal app, where its keys do nothing."""
-        return f"in `aotlens tui`, {self.cure}" if self.is_key else self.cure
 
     @property
     def rank(self) -> tuple[int, float]:
@@ -94,14 +89,14 @@ def _of_diagnostic(diagnostic: Diagnostic, target: int | None = None) -> Iterato
     is_small = cost is None or cost.share < LEAST_SHARE
     if diagnostic.code in DYNAMO_CODES or (is_small and diagnostic.severity not in ("error", "warning")):
         return
-    cure, is_key = _cure(diagnostic)
+    cure, cure_outside = _cures(diagnostic)
     yield Action(
         code=diagnostic.code,
         severity=diagnostic.severity,
         sentence=diagnostic.message,
         gain=cost_text(cost) if cost is not None else "",
         cure=cure,
-        is_key=is_key,
+        cure_outside=cure_outside,
         span=diagnostic.span,
         share=cost.share if cost is not None else 0.0,
         diagnostic=diagnostic,
@@ -109,13 +104,18 @@ def _of_diagnostic(diagnostic: Diagnostic, target: int | None = None) -> Iterato
     )
 
 
-def _cure(diagnostic: Diagnostic) -> tuple[str, bool]:
-    """Return the key or the command, and True if it is a key."""
+def _cures(diagnostic: Diagnostic) -> tuple[str, str]:
+    """Return what applies or tries the fix, for the Overview of the terminal app and outside the app.
+
+    Enter goes to the diagnostic first, which may be in another target than the one that is open.
+    """
     if diagnostic.fixes:
-        return f"`a` on the Diagnostics tab: {diagnostic.fixes[0].title}", True
+        title = diagnostic.fixes[0].title
+        return f"Enter, then `a`: {title}", f"in `aotlens tui`, `a` on the Diagnostics tab: {title}"
     if diagnostic.code in KEYS:
-        return KEYS[diagnostic.code], True
-    return COMMANDS.get(diagnostic.code, f"`aotlens rule {diagnostic.code}` explains it"), False
+        return KEYS[diagnostic.code], f"in `aotlens tui`, {KEYS[diagnostic.code]}"
+    command = COMMANDS.get(diagnostic.code, f"`aotlens rule {diagnostic.code}` explains it")
+    return command, command
 
 
 def _of_dynamo(dynamo: Dynamo, is_log: bool) -> Iterator[Action]:
@@ -131,7 +131,7 @@ def _of_dynamo(dynamo: Dynamo, is_log: bool) -> Iterator[Action]:
         cure = ": ".join(filter(None, (command, problem.hint))) or "`aotlens why` says more"
         severity: Severity = "warning" if in_eager else "information"
         sentence = _sentence(problem)
-        yield Action(problem.code, severity, sentence, gain, cure, False, problem.span, share)
+        yield Action(problem.code, severity, sentence, gain, cure, cure, problem.span, share)
 
 
 def _sentence(problem: Problem) -> str:

@@ -27,7 +27,7 @@ from tui.app import AotlensApp
 OVERVIEW = """\
 What to do first
   1. line 21  `cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call\
-  → `a` on the Diagnostics tab: Return the new value instead
+  → Enter, then `a`: Return the new value instead
 
 compiled  Block  sample_model.py:8
 mode      training · torch.compile · torch 2.13.0

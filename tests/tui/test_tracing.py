@@ -235,7 +235,7 @@ def test_a_script_without_a_target_has_no_facts_of_one() -> None:
         await settle(pilot)
         assert [line for line in lines(app, "overview-lines") if line] == [
             "What to do first",
-            "  1.          model.py has no target  → `aotlens rule AL905` explains it",
+            "  1. model.py has no target  → `aotlens rule AL905` explains it",
             "Diagnostics",
             "  W AL905           model.py has no target",
         ]

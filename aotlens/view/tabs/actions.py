@@ -25,7 +25,7 @@ def action_lines(report: Report, target: Target, *, has_keys: bool = True) -> It
         role = "information" if action.gain else action.severity
         parts = (
             Part(f"  {number}. ", role),
-            Part(f"{line_text(action.span, home):<8} ", "place"),
+            Part(f"{line_text(action.span, home):<8} " if action.span else "", "place"),
             Part(f"{action.gain}: " if action.gain else "", "saved"),
             Part(action.sentence),
             Part(f"  → {action.cure if has_keys else action.cure_outside}", "dim"),
