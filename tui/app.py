@@ -24,7 +24,7 @@ from aotlens.view.progress import phase_of
 from aotlens.view.tabs.source import SourceStore
 from aotlens.view.tabs.trace_state import (
     TraceState,
-    failed_count,
+    failure_count,
     log_text,
     progress_lines,
     state_parts,
@@ -384,7 +384,7 @@ class AotlensApp(App[int]):
     def _draw_title(self) -> None:
         left = title_parts(self.subject_name, self.report, self.target)
         right = state_parts(self.state, self.report, self.elapsed_s)
-        failed = self.state.has_failed or (self.report is not None and failed_count(self.report) > 0)
+        failed = self.state.has_failed or (self.report is not None and failure_count(self.report) > 0)
         self.workbench.show_title(left, right, is_failure=failed)
 
     # Ending.

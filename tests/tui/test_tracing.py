@@ -276,6 +276,27 @@ def test_a_script_that_fails_after_a_trace_is_shown_as_failed() -> None:
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 
 
+@pytest.mark.rotates
+def test_the_saved_report_of_a_script_that_failed_is_shown_as_failed() -> None:
+    failed = replace(
+        sample_report(),
+        incomplete=f"the script failed: {RAISED.message}",
+        diagnostics=(from_failure(RAISED),),
+    )
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        assert right_title(app).startswith("incomplete · report · torch ")
+        assert app.workbench.query_one("#title").has_class("-failed")
+
+    drive(scenario, AotlensApp("model.json", report=failed))
+
+    async def stopped(app: AotlensApp, pilot: Pilot[int]) -> None:
+        assert right_title(app).startswith("incomplete")
+        assert not app.workbench.query_one("#title").has_class("-failed")
+
+    drive(stopped, AotlensApp("model.json", report=replace(sample_report(), incomplete="it was stopped")))
+
+
 def test_a_script_that_does_not_parse_is_shown_without_the_worker(tmp_path: Path) -> None:
     script = tmp_path / "half.py"
     script.write_text("import torch\ndef f(:\n")

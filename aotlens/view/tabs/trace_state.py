@@ -98,16 +98,19 @@ def _lacking(report: Report | None) -> tuple[Part, ...]:
     if failed := failed_count(report):
         parts += [Part(f"{failed} failed", "error"), Part(" · ", "dim")]
     if report.incomplete is not None:
-        parts += [Part("incomplete", "warning"), Part(" · ", "dim")]
+        parts += [Part("incomplete", "error" if failure_count(report) else "warning"), Part(" · ", "dim")]
     return tuple(parts)
 
 
 def failed_count(report: Report) -> int:
     """Return how many examples and functions could not be traced, in a script that did not fail itself."""
+    return failure_count(report) if report.incomplete is None else 0
+
+
+def failure_count(report: Report) -> int:
+    """Return how many findings of a report are failures: of the script, or of its examples and functions."""
     from aotlens.diagnostics.failures import FAILURE_FAMILY  # the first screen loads without the records
 
-    if report.incomplete is not None:
-        return 0
     return sum(
         diagnostic.severity == "error" and diagnostic.code.startswith(FAILURE_FAMILY)
         for diagnostic in report.diagnostics
