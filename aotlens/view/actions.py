@@ -46,7 +46,7 @@ class Action:
     gain: str
     """The cost, such as `3.0 MiB of the peak`; empty where it is not known."""
     cure: str
-    """The command that applies or tries the fix, or the keys that do so on the Overview of the terminal app."""
+    """The command that applies or tries the fix, or the keys that do so on the Overview of the app."""
     cure_outside: str
     """The same for readers outside the terminal app."""
     span: Span | None
