@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from aotlens.model.failure import Failure
-from aotlens.model.fit import FitPlan
+from aotlens.model.fit import FitPlan, KindBytes
 from aotlens.model.memory_snapshot import (
     FailedAllocation,
     FailureMatch,
@@ -17,7 +17,7 @@ from aotlens.model.memory_snapshot import (
     MemorySnapshot,
 )
 from aotlens.model.report import Report
-from tests.fit.sample import sample_fit, sample_fit_report
+from tests.fit.sample import MIB, sample_fit, sample_fit_report
 from tests.report.sample import sample_report
 from tests.tui.driving import NARROW, FakeTracing, drive, lines, lit, rows, screen_text, settle
 from tui.app import AotlensApp
@@ -83,6 +83,22 @@ def test_on_a_small_screen_the_tables_have_the_room() -> None:
         assert "optimizer state exp_avg" in shown
 
     drive(scenario, opened(FakeFitting(sample_fit_report())), NARROW)
+
+
+def test_kinds_are_not_cut_where_the_bars_take_the_room() -> None:
+    kinds = (
+        KindBytes("saved activation", 6 * MIB, count=2),
+        KindBytes("optimizer state", 3 * MIB, "exp_avg", 28),
+        KindBytes("optimizer state", 3 * MIB, "exp_avg_sq", 28),
+    )
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        shown = screen_text(app)
+        assert "saved activation  hidden * hidden.sigmoid" in shown
+        assert "optimizer state exp_avg " in shown
+        assert "optimizer state exp_avg_sq " in shown
+
+    drive(scenario, AotlensApp("fit.json", report=sample_fit_report(replace(sample_fit(), by_kind=kinds))))
 
 
 @pytest.mark.rotates

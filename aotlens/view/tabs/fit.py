@@ -56,17 +56,20 @@ NOTHING = "no operator allocates memory"
 MOST_OPERATORS = 200
 """Rows of the table of operators; a step of a large model has tens of thousands."""
 
+KIND_WIDTH, STATE_WIDTH = 16, 26
+"""Cells of `saved activation` and `optimizer state exp_avg_sq`: the bars are dropped before a kind is cut."""
+
 KIND_COLUMNS = (
     Column("at the peak", widest=11, narrowest=11, align="right", largest_first=True),
     Column("share", widest=6, narrowest=4, align="right", drop=1),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
-    Column("kind", widest=40, narrowest=12, grows=True),
+    Column("kind", widest=40, narrowest=STATE_WIDTH, grows=True),
     Column("storages", widest=14, narrowest=8, align="right", drop=2),
 )
 LINE_COLUMNS = (
     Column("at the peak", widest=11, narrowest=11, align="right", largest_first=True),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
-    Column("kind", widest=18, narrowest=8, drop=2),
+    Column("kind", widest=18, narrowest=KIND_WIDTH, drop=2),
     Column("expression", widest=60, narrowest=12, grows=True),
     Column("line", widest=40, narrowest=4, align="right"),
 )
