@@ -1,10 +1,12 @@
 """Choosing a GPU in the app, and the Kernels tab while its kernels are generated."""
 
+from dataclasses import replace
+
 import pytest
 from textual.pilot import Pilot
 
 from tests.report.sample import sample_report
-from tests.tui.driving import FakeTracing, drive, lines, settle, table
+from tests.tui.driving import FakeTracing, drive, lines, screen_text, settle, table
 from tui.app import AotlensApp
 from tui.picking import GpuScreen
 from tui.widgets.table import VirtualTable
@@ -66,5 +68,7 @@ def test_a_saved_report_has_no_gpu_to_choose() -> None:
         await pilot.press("8", "c", "ctrl+g")
         assert not isinstance(app.screen, GpuScreen)
         assert table(app, "kernel-table").has_focus
+        assert screen_text(app).count("no kernels were generated") == 1
 
-    drive(scenario)
+    kernelless = tuple(replace(target, kernels=()) for target in sample_report().targets)
+    drive(scenario, AotlensApp("model.py", report=replace(sample_report(), targets=kernelless)))

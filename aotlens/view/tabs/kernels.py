@@ -68,7 +68,7 @@ def kernel_listing(target: Target) -> Listing:
         text,
         lambda index: kernel_link(target.kernels[index]),
     )
-    return Listing(KERNEL_COLUMNS, rows, NO_KERNELS)
+    return Listing(KERNEL_COLUMNS, rows, "")  # the headline says why there are none
 
 
 def kernel_cells(kernel: Kernel, longest: float, home: str | None) -> Cells:
