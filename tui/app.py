@@ -23,6 +23,7 @@ from textual.app import App, SystemCommand
 from aotlens.view.progress import phase_of
 from aotlens.view.tabs.source import SourceStore
 from aotlens.view.tabs.trace_state import (
+    NOT_RECORDED,
     TraceState,
     failure_count,
     log_text,
@@ -186,7 +187,7 @@ class AotlensApp(App[int]):
         if self.report is not None:
             if self.report.fit is not None and not self.report.targets:
                 self.workbench.open_tab(FIT_TAB)  # a report of `aotlens fit` alone fills only this one
-            self._take(self.report, "")
+            self._take(self.report, NOT_RECORDED)
         elif self.tracing is not None:
             self.start_trace()
         self._draw_title()
@@ -322,7 +323,7 @@ class AotlensApp(App[int]):
 
     def on_report_ready(self, event: ReportReady) -> None:
         """Show the report of a log that has grown; the shown target stays."""
-        self._take(event.report, event.output, self.target)
+        self._take(event.report, self.output, self.target)
 
     def on_target_chosen(self, event: TargetChosen) -> None:
         if event.index != self.target_index:

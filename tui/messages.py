@@ -47,10 +47,9 @@ class TraceEnded(Message):
 class ReportReady(Message):
     """A report to show, from any source."""
 
-    def __init__(self, report: Report, output: str = "") -> None:
+    def __init__(self, report: Report) -> None:
         super().__init__()
         self.report = report
-        self.output = output
 
 
 class LogAnswered(Message):

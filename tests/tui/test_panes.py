@@ -18,6 +18,7 @@ from aotlens.model.dynamo import (
 )
 from aotlens.model.source import Fix
 from aotlens.view.tabs.dynamo import NOTHING
+from aotlens.view.tabs.trace_state import NOT_RECORDED
 from aotlens.view.why import dynamo_summary
 from tests.report.sample import sample_report
 from tests.report.sample_graph import span
@@ -293,7 +294,7 @@ def test_another_target_fills_every_tab_anew() -> None:
         await pilot.press("4")
         assert table(app, "nodes").key == "mm"
         await pilot.press("0")
-        assert app.workbench.query_one("#log-text").text.lines == ("the traced run printed nothing",)  # type: ignore[attr-defined]
+        assert app.workbench.query_one("#log-text").text.lines == (NOT_RECORDED,)  # type: ignore[attr-defined]
 
     drive(scenario)
 

@@ -146,6 +146,10 @@ def _phase_line(mark: str, role: str, words: str, elapsed_s: float) -> Line:
     )
 
 
+NOT_RECORDED = "saved reports and logs do not record what the script printed"
+"""The text of the tab Log where nothing was traced here."""
+
+
 def log_text(output: str, failure: Failure | None) -> str:
     """Return the script's output, and the traceback if it failed."""
     traceback = failure.traceback if failure is not None else ""
