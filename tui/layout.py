@@ -28,6 +28,7 @@ WORKBENCH_CSS = """
     Workbench.-short #tradeoffs { display: none; }
     Workbench.-short.-narrow #recomputed { max-height: 3; }
     Workbench.-short.-narrow Pane .detail { height: 4; }
+    Workbench.-short.-narrow KernelsPane .detail { height: 7; }
     Workbench.-short StagesPane .detail { height: 6; }
     Workbench.-short GraphsPane #map { height: 6; }
     Workbench.-short GraphsPane .detail { display: none; }

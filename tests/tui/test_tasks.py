@@ -7,7 +7,7 @@ from textual.events import Key
 from textual.pilot import Pilot
 
 from tests.report.sample import gpu_sample, sample_report
-from tests.tui.driving import FakeTracing, drive, lines, lit, rows, settle
+from tests.tui.driving import NARROW, FakeTracing, drive, lines, lit, rows, screen_text, settle
 from tests.tui.test_panes import WHY
 from tui.app import AotlensApp
 
@@ -69,5 +69,7 @@ def test_why_the_slowest_kernel_of_a_phase_is_not_fused() -> None:
         await pilot.press("8", "o", "slash", *"forward", "enter", "home")
         assert [row.split(" | ")[2] for row in rows(app, "kernel-table")] == ["1.50", "0.50", ""]
         assert any(line.startswith("not fused with") for line in lines(app, "kernel-detail")[:5])
+        assert "not fused with" in screen_text(app)
 
     drive(scenario, AotlensApp("model.py", report=gpu_sample()))
+    drive(scenario, AotlensApp("model.py", report=gpu_sample()), NARROW)
