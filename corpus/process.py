@@ -16,7 +16,7 @@ from typing import IO
 
 __all__ = ["Line", "Ran", "run_process"]
 
-_STDERR_TAIL = 6000
+_STDERR_TAIL = 30_000
 """Characters of stderr that are stored."""
 
 
