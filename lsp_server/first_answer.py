@@ -27,7 +27,8 @@ from aotlens.disk_cache import Store, digest, open_store
 __all__ = ["FirstAnswer", "Replayed", "answer_first"]
 
 KIND = "lsp-initialize"
-LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)[ \t]*\r?\n", re.IGNORECASE)
+LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)[ \t]*\r?\n\Z", re.IGNORECASE)
+"""The end of a line that starts a message."""
 HEADER_LINES = 8
 """A message with more lines before its content is left to the server."""
 
@@ -123,7 +124,7 @@ def _first_message(reader: BinaryIO) -> tuple[bytes, dict[str, Any] | None]:
 
 
 def _programs() -> Iterator[str]:
-    """Yield what the answer depends on beside the client: the versions of the code that makes it."""
+    """Yield what the answer depends on in addition to the client: the versions of the code that makes it."""
     yield f"{__version__} {sys.version_info} {sys.prefix}"
     own = Path(__file__).parent
     for file in sorted((*own.glob("*.py"), *own.glob("translate/*.py"))):
@@ -131,5 +132,5 @@ def _programs() -> Iterator[str]:
     for name in ("pygls", "lsprotocol"):
         spec = importlib.util.find_spec(name)  # does not load it
         for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-            installed = Path(folder).parent  # an upgrade of the package replaces its metadata beside it
+            installed = Path(folder).parent  # where an upgrade of the package replaces its metadata
             yield f"{folder} {installed.stat().st_mtime_ns}"

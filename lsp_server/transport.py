@@ -18,7 +18,7 @@ from pygls.exceptions import JsonRpcException
 from pygls.io_ import StdinAsyncReader, StdoutWriter, run_async
 
 from lsp_server.app import Server
-from lsp_server.first_answer import FirstAnswer, Replayed
+from lsp_server.first_answer import LENGTH, FirstAnswer, Replayed
 from lsp_server.protocol import Protocol
 from lsp_server.start import LOOPBACK, print_to_stderr
 
@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 TURN_S = 0.0002
 """The time that a thread runs while another waits."""
-LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)[ \t]*\r?\n\Z", re.IGNORECASE)
 HEADER = re.compile(rb"(?:content-type[ \t]*:.*)?\r?\n\Z", re.IGNORECASE)
 """Lines that may come between messages."""
 

@@ -106,9 +106,8 @@ class Workbench(Screen[object]):
 
     async def _load_tabs(self) -> None:
         """Load and mount one tab after the other, so that keys are answered in between."""
-        panes = self.query_one("#results", ContentSwitcher)
         for tab in TABS:
-            await panes.add_content(tab.pane_class()(id=tab.name))
+            await self.results.add_content(tab.pane_class()(id=tab.name))
         from tui.panes.step import StepPane  # no tab is loaded before the first paint
 
         self.query_one(StepPane).fitting = self.fitting
@@ -124,6 +123,11 @@ class Workbench(Screen[object]):
     @property
     def targets(self) -> VirtualTable:
         return self.query_one("#targets", VirtualTable)
+
+    @property
+    def results(self) -> ContentSwitcher:
+        """Return what holds the tabs, and what is shown instead of them."""
+        return self.query_one("#results", ContentSwitcher)
 
     @property
     def pane(self) -> Pane:
@@ -145,7 +149,7 @@ class Workbench(Screen[object]):
         """Show that a trace began: the old result stays, dimmed."""
         self.set_class(has_result, "-stale")
         if not has_result:
-            self.query_one("#results", ContentSwitcher).current = "progress"
+            self.results.current = "progress"
 
     def show_compiling(self, phase: Phase | None) -> None:
         """Show the kernels that the running trace has compiled; None once it has ended."""
@@ -164,7 +168,7 @@ class Workbench(Screen[object]):
         self.remove_class("-stale")
 
     def show_progress(self, lines: tuple[Line, ...]) -> None:
-        if self.query_one("#results", ContentSwitcher).current == "progress":
+        if self.results.current == "progress":
             self.query_one(ProgressPane).show(lines)
 
     def show_targets(self, report: Report, index: int) -> None:
@@ -190,7 +194,7 @@ class Workbench(Screen[object]):
         """Show the reason, beside the line that caused the failure; the old result stays one key away."""
         self.remove_class("-stale")
         self.query_one(FailurePane).show(failure)
-        self.query_one("#results", ContentSwitcher).current = "failure"
+        self.results.current = "failure"
         self.query_one("#tabs", ChoiceBar).current = -1
         from aotlens.model.report import Report, Target  # with all records
 
@@ -213,9 +217,9 @@ class Workbench(Screen[object]):
         if self.subject is None:
             return
         if self._has_only_failed and TABS[index].name not in WITHOUT_RESULT:
-            self.query_one("#results", ContentSwitcher).current = "failure"
+            self.results.current = "failure"
             return
-        self.query_one("#results", ContentSwitcher).current = self.pane.id
+        self.results.current = self.pane.id
         self.pane.show(self.subject)
         if focus:
             self.set_focus(self.pane.main())  # at once: the next key may be there already
@@ -267,7 +271,7 @@ class Workbench(Screen[object]):
     def on_code_view_moved(self, event: CodeView.Moved) -> None:
         """Mark the rows of the line under the source's cursor."""
         event.sender.light(Link(), follow=False)
-        if self.subject is not None and self.query_one("#results", ContentSwitcher).current == self.pane.id:
+        if self.subject is not None and self.results.current == self.pane.id:
             self.pane.mark_line(event.file, event.line)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
