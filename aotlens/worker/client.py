@@ -182,7 +182,7 @@ class _Server:
     ) -> None:
         """Start the server.  Raises OSError if there is no such program."""
         self.hello: Hello | None = None
-        self.ended = False
+        self._output_ended = False
         self._closing = False
         self._on_log = on_log
         self._lock = threading.Lock()
@@ -204,6 +204,11 @@ class _Server:
             target=self._read_messages, name="aotlens-worker", daemon=True
         )
         self._message_thread.start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it takes no job any more; the reader thread may not have seen the end yet."""
+        return self._output_ended or self._process.poll() is not None
 
     def submit(self, job: Job, request: TraceRequest) -> bool:
         """Return True if the server took the job; a server that has ended does not."""
@@ -263,7 +268,7 @@ class _Server:
             for line in lines:
                 self._receive(line)
         with self._lock:
-            self.ended = True  # at once: from here on a new job goes to a new server
+            self._output_ended = True  # from here on a new job goes to a new server
             jobs, self._jobs = list(self._jobs.values()), {}
         code = self._process.wait()
         self._close_stdin()
