@@ -69,6 +69,16 @@ def observing(
         _OBSERVERS.reset(token)
 
 
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """Within the block, announce nothing: what is compiled there is not the user's."""
+    token = _OBSERVERS.set(())
+    try:
+        yield
+    finally:
+        _OBSERVERS.reset(token)
+
+
 def announce_stage(name: str) -> None:
     """Call the observers with the name of the stage that starts."""
     for observer in _OBSERVERS.get():

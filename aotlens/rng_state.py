@@ -9,7 +9,12 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["same_random_state", "same_random_state_on_failure"]
+__all__ = ["random_states", "same_random_state", "same_random_state_on_failure"]
+
+
+def random_states() -> list[torch.Tensor]:
+    """Return the state of each generator in use."""
+    return [state for _, state in _states()]
 
 
 @contextmanager

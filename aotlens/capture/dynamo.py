@@ -20,6 +20,7 @@ from aotlens.capture.records import Captured, FlatCall, OpenInput, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.subclasses import is_wrapper
 from aotlens.capture.symbols.float_inputs import FloatRunner
+from aotlens.capture.symbols.int_inputs import fake_mode_for
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.model.report import GraphId, Span, Variable
 from aotlens.torch_api.dynamo import TracingContext, compile_id, is_static_input, resolve_dynamo_source
@@ -143,7 +144,8 @@ class _Runner(FloatRunner):
 def _fake_mode(example_inputs: Sequence[Any]) -> FakeTensorMode:
     context = TracingContext.try_get()
     fake_mode = detect_fake_mode(example_inputs) or (context.fake_mode if context is not None else None)
-    return fake_mode or FakeTensorMode(allow_non_fake_inputs=True)
+    numbers = any(isinstance(value, (int, float)) for value in example_inputs)
+    return fake_mode or fake_mode_for(example_inputs, dynamic=numbers, ragged=False)
 
 
 def _is_dynamic(example_inputs: Sequence[Any]) -> bool:

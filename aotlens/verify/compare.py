@@ -55,10 +55,6 @@ Kind = Literal[
     "write",
 ]
 
-RANDOM = (
-    " (it uses random numbers: with `torch._inductor.config.fallback_random = True` Inductor uses eager's)"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -102,8 +98,7 @@ class Verification:
     max_error: float
     """Largest absolute error of any value, gradient or mutated input."""
     uses_random: bool = False
-    """Whether eager used random numbers; then only a backend with eager's random numbers can be equal."""
-
+    """Whether eager used random numbers; then only code with eager's random numbers can be equal."""
     fresh_rounds: int = 0
     """Rounds on random arguments that were equal as well."""
     on_random: bool = False
@@ -157,8 +152,7 @@ class Verification:
     def _first_difference(self) -> str:
         on_random = " on random arguments (equal on the given ones)" if self.on_random else ""
         more = f", and {len(self.differences) - 1} more" if len(self.differences) > 1 else ""
-        hint = RANDOM if self.uses_random and self.differences[0].max_abs is not None else ""
-        return f"{self.differences[0]}{on_random}{more}{hint}"
+        return f"{self.differences[0]}{on_random}{more}"
 
     def _compared(self) -> str:
         parts = [count(self.values, "value"), count(self.gradients, "gradient")]

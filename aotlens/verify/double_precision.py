@@ -22,6 +22,7 @@ from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Observation, Probe, TensorFacts
 from aotlens.verify.tensors.clone import Cloner
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies
+from aotlens.verify.tensors.same_numbers import Draw, Replay, draws
 from aotlens.verify.tensors.values import as_dense_double as wide_values
 from aotlens.verify.tensors.values import error_between, same_non_finite
 
@@ -31,6 +32,9 @@ AS_NEAR = 3.0
 """How many times eager's own error the compiled value may have."""
 ROUNDING = 0.05
 """The largest error of eager, relative to the largest value of its tensor, that counts as rounding."""
+NEGLIGIBLE = 1e-4
+"""The largest error of a gradient, relative to the largest value of its tensor, that needs no comparison with
+eager's.  On the CPU eager adds up batch norm's sums in double precision, and generated code does not."""
 CANCELLED = 1000.0
 """The same limit for a tensor that cancels out, in roundings of the largest value of its kind."""
 WIDER = {
@@ -39,9 +43,12 @@ WIDER = {
     torch.bfloat16: torch.float64,
     torch.complex64: torch.complex128,
 }
+WITHOUT_WRITES = Probe(writes=False)
 VALUES = ("value", "mutation", "gradient", "backward mutation")
 
 _Key = tuple[str, str]
+_Rounded = tuple[Difference, float, float]
+"""A difference, with the compiled value's error and eager's."""
 
 
 BITS = frozenset({torch.ops.aten.view.dtype})
@@ -49,14 +56,21 @@ BITS = frozenset({torch.ops.aten.view.dtype})
 
 
 class Widening(TorchDispatchMode):
-    """A mode in which a requested low-precision dtype becomes a wide one: `x.float()` is double."""
+    """A mode in which a requested low-precision dtype becomes a wide one, so that `x.float()` is double, and
+    random operators repeat the numbers of `replay`, if there is one."""
 
     supports_higher_order_operators = True
+
+    def __init__(self, replay: Replay | None = None) -> None:
+        super().__init__()
+        self._replay = replay
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in BITS:
             return func(*args, **(kwargs or {}))
         wide_args, wide_kwargs = pytree.tree_map(_wider, (args, kwargs or {}))
+        if self._replay is not None and draws(func):
+            return self._replay.result(func, wide_args, wide_kwargs)
         return func(*wide_args, **wide_kwargs)
 
 
@@ -72,7 +86,7 @@ def without_rounding_differences(
         return verification
     actual, expected, truth = (_tensors(side) for side in (*sides, wide))
     usual = _usual_errors(expected, truth)
-    remaining, rounded = list[Difference](), list[tuple[Difference, float, float]]()
+    remaining, rounded, negligible = list[Difference](), list[_Rounded](), list[_Rounded]()
     for difference in verification.differences:
         key = (difference.kind, difference.name)
         present = all(key in side for side in (actual, expected, truth))
@@ -80,13 +94,17 @@ def without_rounding_differences(
             remaining.append(difference)
             continue
         ours, eagers = (error_between(side[key], truth[key]) for side in (actual, expected))
-        noise = max(eagers, usual[difference.kind] * _largest(truth[key]))
+        largest = _largest(truth[key])
+        noise = max(eagers, usual[difference.kind] * largest)
         if ours <= AS_NEAR * min(noise, _rounding(truth, key, expected[key].dtype)):
             rounded.append((difference, ours, eagers))
+        elif difference.kind == "gradient" and ours <= NEGLIGIBLE * largest:
+            negligible.append((difference, ours / largest, eagers / largest))
         else:
             remaining.append(difference)
-    notes = (*verification.notes, *([_note(rounded)] if rounded else []))
-    return replace(verification, differences=tuple(remaining), notes=notes)
+    notes = [*verification.notes, *([_note(rounded)] if rounded else [])]
+    notes += [_negligible_note(negligible)] if negligible else []
+    return replace(verification, differences=tuple(remaining), notes=tuple(notes))
 
 
 def _usual_errors(expected: dict[_Key, Tensor], truth: dict[_Key, Tensor]) -> dict[str, float]:
@@ -119,7 +137,16 @@ def _largest(value: Tensor) -> float:
     return size if isfinite(size) else 0.0
 
 
-def _note(rounded: Sequence[tuple[Difference, float, float]]) -> str:
+def _negligible_note(rounded: Sequence[_Rounded]) -> str:
+    """Return one sentence about gradients with errors that are negligible beside their largest values."""
+    difference, ours, eagers = max(rounded, key=lambda entry: entry[1])
+    what = f"gradient of {difference.name} is"
+    if len(rounded) > 1:
+        what = f"{len(rounded)} gradients are rounded otherwise than eager's: {difference.name}'s is"
+    return f"{what} off from float64 by {ours:.2g} of its largest value, eager's by {eagers:.2g}"
+
+
+def _note(rounded: Sequence[_Rounded]) -> str:
     """Return one sentence about all rounding differences, with the largest one and eager's error."""
     difference, ours, eagers = max(rounded, key=lambda entry: entry[1] / (entry[2] or entry[1]))
     what = f"{difference.kind} of {difference.name}"
@@ -131,17 +158,21 @@ def _note(rounded: Sequence[tuple[Difference, float, float]]) -> str:
     )
 
 
-def in_double(prepared: PreparedCall, call: Callable[..., Any]) -> Observation | None:
+def in_double(
+    prepared: PreparedCall, call: Callable[..., Any], numbers: Sequence[Draw] | None = None
+) -> Observation | None:
     """Observe the same call in double precision; None if it needs too much memory or cannot be made.
 
-    A callable that holds tensors itself is copied with them; for any other, `call` is used.
+    A callable that holds tensors itself is copied with them; for any other, `call` is used.  `numbers` are
+    the random numbers that it draws in its own precision; None if it draws none.
     """
     wide = copy_in_double(prepared)
     if wide is None:
         return None
-    with Widening():
-        observation = observe_alone(wide, Probe(writes=False), call if wide.fn is prepared.fn else None)
-    return None if observation.uses_random else observation  # random numbers differ in double precision
+    replay = None if numbers is None else Replay(numbers)
+    with Widening(replay):
+        observation = observe_alone(wide, WITHOUT_WRITES, call if wide.fn is prepared.fn else None)
+    return observation if replay is None or replay.is_complete else None
 
 
 def copy_in_double(prepared: PreparedCall) -> PreparedCall | None:

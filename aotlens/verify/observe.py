@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from aotlens.capture.free_variables.containers import flatten_with_path
+from aotlens.rng_state import random_states
 from aotlens.torch_api.autograd import has_version_counter, shares_version_counter
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.gradients import Gradients, backward
@@ -119,7 +120,7 @@ def observe(
     """Make the call and record its visible effects; `call` replaces the callable; used up afterwards."""
     versions = [_version(item.tensor) for item in prepared.inputs]
     mode = torch.is_grad_enabled()
-    random_state = torch.get_rng_state()
+    states = random_states()
     retained = retained_tensors(prepared)
     gradients = copy_gradients([item.tensor for item in prepared.inputs])
     try:
@@ -127,16 +128,15 @@ def observe(
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
         return Observation(Failure(type(error), str(error)))
     finally:
-        grad_enabled = torch.is_grad_enabled()
+        grad_enabled, states_after = torch.is_grad_enabled(), random_states()
         torch.set_grad_enabled(mode)
     bumped = [_version(item.tensor) != old for item, old in zip(prepared.inputs, versions, strict=True)]
     old = {id(item.tensor) for item in (*retained, *prepared.inputs)}
     accumulated = tuple(_accumulated(prepared.inputs, gradients))
     stored = (*new_tensors(prepared, old), *accumulated)
     observation = replace(_look(prepared, result, stored, bumped, probe), accumulated=len(accumulated))
-    uses_random = observation.random_state is not None and not torch.equal(
-        observation.random_state, random_state
-    )
+    pairs = zip(states, states_after, strict=False)  # the call may initialise the GPU
+    uses_random = not all(torch.equal(before, after) for before, after in pairs)
     return replace(observation, grad_enabled=grad_enabled, uses_random=uses_random)
 
 

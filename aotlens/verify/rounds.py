@@ -11,11 +11,12 @@ from typing import Any
 from torch import Tensor
 
 from aotlens.verify.compare import Verification, compare
-from aotlens.verify.double_precision import in_double, without_rounding_differences
+from aotlens.verify.double_precision import WITHOUT_WRITES, in_double, without_rounding_differences
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import EVERYTHING, Observation
 from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
 from aotlens.verify.tensors.random_arguments import with_random_values
+from aotlens.verify.tensors.same_numbers import Draw, Drawing
 
 RANDOM_ROUNDS = 1
 """Rounds on random arguments."""
@@ -90,12 +91,21 @@ def _round(sides: Sides, prepared: PreparedCall) -> RoundsVerdict:
     if verification.differences:
         verification = replace(verification, nondeterministic=_nondeterminism(sides, prepared, expected))
     in_values = any(difference.max_abs is not None for difference in verification.differences)
-    if in_values and not expected.uses_random and not verification.nondeterministic:
-        wide = in_double(sides.eager.prepared(prepared), sides.eager.call)
+    if in_values and not verification.nondeterministic:
+        numbers = _numbers(sides, prepared) if expected.uses_random else None
+        wide = in_double(sides.eager.prepared(prepared), sides.eager.call, numbers)
         verification = without_rounding_differences(verification, (actual, expected), wide)
     if prepared is not sides.original:
         verification = replace(verification, on_random=True)
     return RoundsVerdict(verification, prepared, expected)
+
+
+def _numbers(sides: Sides, prepared: PreparedCall) -> Sequence[Draw]:
+    """Return the random numbers that eager draws in the call and its backward."""
+    (own,) = copies(sides.eager.prepared(prepared), 1, keep_fn=True)
+    with Drawing() as drawing:
+        observe_alone(own, WITHOUT_WRITES, sides.eager.call, sides.state)
+    return drawing.numbers
 
 
 def _without_harmless(verification: Verification) -> Verification:

@@ -12,13 +12,15 @@ from torch import Tensor
 from aotlens.capture.inputs.module_tensors import module_tensors
 from aotlens.compiled import Compiled
 from aotlens.ir.slots import UserInput
+from aotlens.observe import unobserved
 from aotlens.options import CompileOptions
-from aotlens.pipeline import compile_direct
+from aotlens.pipeline import compile_direct, compile_graph_module
 from aotlens.rng_state import same_random_state
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.compare import Verification
 from aotlens.verify.first_call import as_tuple
 from aotlens.verify.locate.origin import locate
+from aotlens.verify.random_numbers import NOT_COMPARED, depends_on_own_numbers, with_eager_numbers
 from aotlens.verify.rounds import RANDOM_ROUNDS, RoundsVerdict, Side, Sides, judge, state_of
 from aotlens.verify.tensors.free_variables import restoring_tensors
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
@@ -33,6 +35,16 @@ class Checked:
     judged: RoundsVerdict
     values: list[Any] | None
     """The flat inputs of the round that the verdict describes; None if they are not the captured ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A compiled target and its comparison."""
+
+    compiled: Compiled
+    judged: RoundsVerdict
+    state: list[Tensor]
+    """The tensors that both callables hold."""
 
 
 def verify(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Verification:
@@ -53,8 +65,7 @@ def verify_with(
 
 def compare_function(options: CompileOptions, fn: Callable[..., Any], args: Sequence[Any]) -> Verification:
     """Compare one round on the arguments alone, without locating a difference."""
-    _, judged, _ = _compared(options, fn, (args, {}), 0)
-    return judged.verification
+    return _compared(options, fn, (args, {}), 0).judged.verification
 
 
 def check_function(
@@ -65,8 +76,12 @@ def check_function(
     fresh: int = RANDOM_ROUNDS,
 ) -> Checked:
     """Compile a function or module and compare it in as many rounds of random arguments as requested."""
-    compiled, judged, state = _compared(options, fn, (args, kwargs), fresh)
-    return _located(compiled, options, judged, state, fn)
+    compared = _compared(options, fn, (args, kwargs), fresh)
+    if depends_on_own_numbers(compared.judged.verification, options):
+        options = with_eager_numbers(options)
+        with unobserved():
+            compared = _noted(_compared(options, fn, (args, kwargs), fresh))
+    return _located(compared, options, fn)
 
 
 def _compared(
@@ -74,15 +89,22 @@ def _compared(
     fn: Callable[..., Any],
     arguments: tuple[Sequence[Any], Mapping[str, Any]],
     fresh: int,
-) -> tuple[Compiled, RoundsVerdict, list[Tensor]]:
-    """Return the compiled target, the comparison, and the tensors that both callables hold."""
+) -> _Compared:
+    """Compile a function and compare it."""
     original = prepare_call(fn, *arguments)
     eager, compiled_call = copies(original)
     state = state_of(eager.fn, compiled_call.fn)
     with same_random_state(), restoring_tensors(state):
         compiled = compile_direct(compiled_call.fn, compiled_call.args, dict(compiled_call.kwargs), options)
     sides = Sides(original, Side(eager.fn, eager.fn), Side(compiled_call.fn, compiled.call), state)
-    return compiled, judge(sides, fresh), state
+    return _Compared(compiled, judge(sides, fresh), state)
+
+
+def _noted(compared: _Compared) -> _Compared:
+    """Return a comparison with eager's random numbers, which its verdict mentions."""
+    verification = compared.judged.verification
+    verification = replace(verification, notes=(*verification.notes, NOT_COMPARED))
+    return replace(compared, judged=replace(compared.judged, verification=verification))
 
 
 def check_graph(
@@ -105,17 +127,19 @@ def check_graph(
         state,
         free,
     )
-    return _located(compiled, options, judge(sides), state, graph)
+    compared = _Compared(compiled, judge(sides), state)
+    if depends_on_own_numbers(compared.judged.verification, options):
+        options = with_eager_numbers(options)
+        with unobserved(), same_random_state():
+            again = compile_graph_module(compiled.captured.subject.function, inputs, options)
+        sides = replace(sides, compiled=Side(graph, as_tuple(again.call)))
+        compared = _noted(_Compared(again, judge(sides), state))
+    return _located(compared, options, graph)
 
 
-def _located(
-    compiled: Compiled,
-    options: CompileOptions,
-    judged: RoundsVerdict,
-    state: list[Tensor],
-    fn: Callable[..., Any],
-) -> Checked:
+def _located(compared: _Compared, options: CompileOptions, fn: Callable[..., Any]) -> Checked:
     """Return the verdict with the location where the first difference begins."""
+    compiled, judged, state = compared.compiled, compared.judged, compared.state
     verification, arguments = judged.verification, judged.arguments
     if verification.outcome != "differs":
         return Checked(verification, compiled, judged, None)

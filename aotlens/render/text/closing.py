@@ -1,5 +1,6 @@
 """The table that ends `aotlens run`: code that was not compiled or verified, then a row per function."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -261,10 +262,17 @@ def _equal_lines(closing: Closing, function: Function, width: int) -> Iterator[T
     first, *more = equal[0].text.splitlines()
     if len(verdicts) > 1:
         count = f"{len(equal)} of " if len(equal) < len(verdicts) else "all "
-        first, more = f"{count}{len(verdicts)} compilations", []
+        first, more = f"{count}{len(verdicts)} compilations", _shared_notes(equal)
     yield from paragraph(f"equal: {first}", width, _INDENT, "green")
     for line in more:
         yield from paragraph(line, width, _INDENT)
+
+
+def _shared_notes(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return the notes that several verdicts share; `-v` prints those of each."""
+    notes = Counter(note for verdict in verdicts for note in dict.fromkeys(verdict.details))
+    shared = ((note, count) for note, count in notes.items() if count > 1)
+    return [note if count == len(verdicts) else f"{count} of them: {note}" for note, count in shared]
 
 
 def _cache_lines(targets: Sequence[Target], width: int) -> Iterator[Text]:

@@ -1,0 +1,88 @@
+"""Make a call again with the random numbers of an earlier one, in another precision.
+
+A generator gives other numbers in double precision.  Invariant: an operator that draws and computes at once,
+such as attention with dropout, is not replayed, and the call then has no reference.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.operators import pytree
+
+aten = torch.ops.aten
+
+DRAWING = frozenset(
+    {
+        "bernoulli", "bernoulli_", "binomial", "cauchy_", "exponential_", "geometric_", "log_normal_",
+        "multinomial", "normal", "normal_", "poisson", "rand", "rand_like", "randint", "randint_like",
+        "randn", "randn_like", "random_", "randperm", "uniform_",
+    }
+)  # fmt: skip
+"""Operators whose result is random numbers and nothing else."""
+
+
+def draws(func: Any) -> bool:
+    """Return True if an operator uses a random number generator."""
+    return torch.Tag.nondeterministic_seeded in func.tags
+
+
+Draw = tuple[Any, Tensor | None]
+"""A random operator with its numbers; None where it also computes something."""
+
+
+class Drawing(TorchDispatchMode):
+    """A mode that records what each random operator draws."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: list[Draw] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if draws(func):
+            self.numbers.append((func, _numbers(func, result)))
+        return result
+
+
+class Replay:
+    """The recorded numbers, to be taken one by one."""
+
+    def __init__(self, numbers: Sequence[Draw]) -> None:
+        self._remaining = deque(numbers)
+        self.is_complete = True
+        """Whether every random operator so far had its numbers."""
+
+    def result(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the result of the next random operator."""
+        drawn, numbers = self._remaining.popleft() if self._remaining else (func, None)
+        if drawn is not func or numbers is None:
+            self.is_complete = False
+            return func(*args, **kwargs)
+        if func is aten.native_dropout.default:
+            return _dropout(args, numbers)
+        if func._schema.is_mutable:
+            return args[0].copy_(numbers)
+        example = func(*args, **kwargs)
+        return numbers.to(example.dtype).view_as(example)
+
+
+def _numbers(func: Any, result: Any) -> Tensor | None:
+    if func is aten.native_dropout.default:
+        return result[1].clone()
+    tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+    name = func._schema.name.split("::")[1]
+    return tensors[0].clone() if name in DRAWING and len(tensors) == 1 else None
+
+
+def _dropout(args: tuple[Any, ...], mask: Tensor) -> tuple[Tensor, Tensor]:
+    value, p, train = args
+    if train is False:
+        return value.clone(), torch.ones_like(mask)
+    return value * mask * (0.0 if p == 1.0 else 1.0 / (1.0 - p)), mask
