@@ -12,10 +12,12 @@ from torch.nn import functional
 from torch.testing._internal.two_tensor import TwoTensor
 
 from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
 from aotlens.verify import Verification, verify_with
 from aotlens.verify.compare import Difference
 from aotlens.verify.double_precision import in_double, without_rounding_differences
 from aotlens.verify.gradients import Gradients
+from aotlens.verify.locate.stages import compare_stages, replay_stages
 from aotlens.verify.observe import Observation, TensorFacts
 from aotlens.verify.tensors.prepared_call import prepare_call
 from aotlens.verify.tensors.random_arguments import with_random_values
@@ -118,6 +120,17 @@ def test_a_write_to_an_input_is_no_node_to_look_for() -> None:
     assert second.startswith("its first node that differs is `cos")
 
 
+def test_generated_code_that_counts_differs_in_no_stage() -> None:
+    """A write that the graph does itself is no output of the generated code."""
+    arguments = (leaf(4, 4), leaf(4, 4), plain(3))
+    options = CompileOptions(backend=lambda module, inputs: module.forward)
+    compiled = compile_direct(counts_and_computes, arguments, {}, options)
+    results = replay_stages(compiled, list(arguments))
+    assert [result.stage for result in results[-2:]] == ["generated code", "wrapper"]
+    assert "count after the call" in results[-2].values
+    assert compare_stages(results) == ()
+
+
 def reads_a_value(x: Tensor, w: Tensor) -> Tensor:
     return x * float(COUNTED[0]) + w
 
@@ -127,7 +140,6 @@ COUNTED = [1]
 
 def test_a_recording_that_is_not_what_eager_does_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number is built into the recording; eager reads another one from then on."""
-    from aotlens.pipeline import compile_direct
     from aotlens.verify import targets
 
     def then_counted(*args: Any) -> Any:
@@ -228,6 +240,24 @@ def test_a_gradient_that_cancels_out_is_held_against_the_others(
     verification = Verification((difference,), values=0, gradients=2, mutated=0, max_error=abs(ours - eagers))
     judged = without_rounding_differences(verification, (side(ours), side(eagers)), side(0.0))
     assert bool(judged.differences) is not is_rounding
+
+
+@pytest.mark.parametrize(("ours", "is_rounding"), [(0.9e-4, True), (1.1e-4, False)])
+def test_a_gradient_whose_error_is_negligible_beside_its_largest_value(
+    ours: float, is_rounding: bool
+) -> None:
+    """Batch norm's sums, which eager adds up in double precision on the CPU."""
+
+    def side(error: float) -> Observation:
+        gradient = torch.tensor([10.0, 0.1], dtype=torch.float64) + torch.tensor([0.0, error * 10])
+        return Observation(None, gradients=Gradients((), (("weight", gradient),)))
+
+    difference = Difference("gradient", "weight", "0.1009", "0.1", ours * 10)
+    verification = Verification((difference,), values=0, gradients=1, mutated=0, max_error=ours * 10)
+    judged = without_rounding_differences(verification, (side(ours), side(1e-6)), side(0.0))
+    assert bool(judged.differences) is not is_rounding
+    note = "gradient of weight is off from float64 by 9e-05 of its largest value, eager's by 1e-06"
+    assert judged.notes == ((note,) if is_rounding else ())
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])

@@ -89,7 +89,8 @@ class InputCopies:
         environment: dict[int, Any] = {}
         for graph in filter(None, (code.forward, code.backward)):
             assert graph.compile is not None  # every graph of a backend has it
-            outputs, environment = self.call(graph.program, environment, _unpacked(graph.compile()))
+            function = _unpacked(graph.program, graph.compile())
+            outputs, environment = self.call(graph.program, environment, function)
             named_values |= self._named(graph.program, outputs)
             named_values |= self._write_back(graph.program, outputs)
         return StageResult(GENERATED, named_values)
@@ -207,9 +208,16 @@ def _loaded(program: Program) -> Callable[..., Any]:
     return load_program(program, bound)
 
 
-def _unpacked(boxed: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-    """Adapt generated code, which takes one list that it may clear and inputs that it may overwrite."""
-    return lambda *inputs: boxed([_detached_copy(value) for value in inputs])
+def _unpacked(program: Program, boxed: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """Adapt generated code, which takes one list that it may clear, and may overwrite saved values and
+    tangents; what it writes to other inputs is a mutation."""
+    overwritten = [isinstance(program_input.slot, (SavedInput, Tangent)) for program_input in program.inputs]
+
+    def call(*inputs: Any) -> Any:
+        pairs = zip(inputs, overwritten, strict=True)
+        return boxed([_detached_copy(value) if is_copied else value for value, is_copied in pairs])
+
+    return call
 
 
 def copied(cloner: Cloner, value: Any) -> Any:
