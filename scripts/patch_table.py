@@ -33,7 +33,8 @@ def replacement(row: Patch) -> str:
     kind, _, handler = name.partition(".")
     if kind == "routed":
         return "the handler" if handler == "__call__" else f"the handler's `{handler}`"
-    return "a constant" if kind == "constant" else f"`{row.replace.__module__.rpartition('.')[2]}.{name}`"
+    module = row.replace.__module__.removeprefix("aotlens.torch_api.")
+    return "a constant" if kind == "constant" else f"`{module}.{name}`"
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

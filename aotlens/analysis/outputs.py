@@ -53,7 +53,7 @@ from aotlens.capture.subclasses import is_wrapper, value_of
 from aotlens.capture.views import ViewStep
 from aotlens.ir.slots import OuterObject
 from aotlens.torch_api.autograd import shares_version_counter
-from aotlens.torch_api.dynamo import is_opaque_value
+from aotlens.torch_api.dynamo.state import is_opaque_value
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.unsupported import unsupported
 

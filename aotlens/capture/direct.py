@@ -31,7 +31,7 @@ from aotlens.capture.symbols.int_inputs import can_be_symbol
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.model.report import Span
 from aotlens.options import SideEffects
-from aotlens.torch_api.dynamo import is_static_address
+from aotlens.torch_api.dynamo.state import is_static_address
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported

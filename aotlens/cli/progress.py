@@ -54,7 +54,7 @@ class _Compilations:
     @contextmanager
     def observed(self) -> Iterator[None]:
         from aotlens.observe import observing
-        from aotlens.torch_api.dynamo import on_dynamo_compilation  # imports torch
+        from aotlens.torch_api.dynamo.state import on_dynamo_compilation  # imports torch
 
         observer = observing(on_stage=self._on_stage, on_target=self._on_target, on_busy=self._on_busy)
         with observer, on_dynamo_compilation(self._on_dynamo):

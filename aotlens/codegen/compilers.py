@@ -18,7 +18,7 @@ from aotlens.joint.convention import Convention, backward_convention, forward_co
 from aotlens.options import Backend, Compilers
 from aotlens.partition.records import Partitioned
 from aotlens.torch_api.aot import compiles_backward_at_once
-from aotlens.torch_api.dynamo import TracingContext, tracing
+from aotlens.torch_api.dynamo.state import TracingContext, tracing
 from aotlens.torch_api.modes import without_autocast
 
 MODEL = "model"

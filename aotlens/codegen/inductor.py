@@ -30,7 +30,7 @@ from aotlens.ir.program import Program
 from aotlens.ir.slots import SavedInput, stays_in_place
 from aotlens.model.report import Kernel
 from aotlens.partition.records import Partitioned
-from aotlens.torch_api.dynamo import TracingContext, tracing
+from aotlens.torch_api.dynamo.state import TracingContext, tracing
 from aotlens.torch_api.fake import FakeTensorMode, allow_unbacked_symbols, suggest_memory_format
 from aotlens.torch_api.inductor import (
     GPU_KERNEL_SETTINGS,

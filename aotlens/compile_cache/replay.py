@@ -12,7 +12,7 @@ from torch import fx
 
 from aotlens.capture.dynamo import GraphCall
 from aotlens.compile_cache.environment import CallModes
-from aotlens.torch_api.dynamo import tracing
+from aotlens.torch_api.dynamo.state import tracing
 
 __all__ = ["Replay"]
 

@@ -14,7 +14,7 @@ from aotlens.dynamo.spans import definition_at, expression_text, span_of, statem
 from aotlens.model.dynamo import BreakEffect
 from aotlens.model.report import AFTER
 from aotlens.model.source import Related, Span
-from aotlens.torch_api.dynamo_events import DynamoLoss
+from aotlens.torch_api.dynamo.events import DynamoLoss
 
 __all__ = [
     "CAPTURED_WHOLE",

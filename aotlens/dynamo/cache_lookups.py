@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aotlens.model.dynamo import CacheLookup
-from aotlens.torch_api.dynamo_events import CacheEvent
+from aotlens.torch_api.dynamo.events import CacheEvent
 
 __all__ = ["CacheLog", "CachedKey", "parts_of"]
 

@@ -13,8 +13,8 @@ import torch
 from aotlens.capture.provenance.frames import is_first_party_file, is_torch_file
 from aotlens.dynamo.spans import span_of, user_frame
 from aotlens.model.source import Span
-from aotlens.torch_api.dynamo_calls import compiled_module
-from aotlens.torch_api.dynamo_events import Frames
+from aotlens.torch_api.dynamo.calls import compiled_module
+from aotlens.torch_api.dynamo.events import Frames
 
 __all__ = ["CompileSites"]
 

@@ -26,8 +26,8 @@ from aotlens.model.report import AFTER
 from aotlens.model.source import Span
 from aotlens.observe import observing
 from aotlens.torch_api.compiler_patches import LISTEN
-from aotlens.torch_api.dynamo_calls import EagerCalls, counting_eager_calls
-from aotlens.torch_api.dynamo_events import (
+from aotlens.torch_api.dynamo.calls import EagerCalls, counting_eager_calls
+from aotlens.torch_api.dynamo.events import (
     CacheEvent,
     DynamoConstant,
     DynamoGraph,

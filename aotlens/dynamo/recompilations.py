@@ -29,7 +29,7 @@ import torch
 from aotlens.dynamo.guard_names import evaluate_access, user_name, value_accesses, value_text
 from aotlens.dynamo.user_names import state_names
 from aotlens.model.dynamo import CauseKind
-from aotlens.torch_api.dynamo_events import DynamoRecompile, GuardMiss
+from aotlens.torch_api.dynamo.events import DynamoRecompile, GuardMiss
 
 __all__ = ["FailedGuard", "closest_entry", "failed_guard"]
 

@@ -24,7 +24,7 @@ from aotlens.observe import announce_not_compiled, current_observers
 from aotlens.rng_state import same_random_state_on_failure
 from aotlens.runtime.graph_text import load_program
 from aotlens.torch_api.aot import LazyGraphModule
-from aotlens.torch_api.dynamo import node_at_line
+from aotlens.torch_api.dynamo.state import node_at_line
 
 __all__ = [
     "EagerBackward",

@@ -38,7 +38,7 @@ from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node
 from aotlens.model.fit import FitKind, FitPhase
 from aotlens.torch_api.autograd import BACKWARD_CALL, current_autograd_node, next_sequence_number
-from aotlens.torch_api.dynamo import is_dynamo_compiling
+from aotlens.torch_api.dynamo.state import is_dynamo_compiling
 from aotlens.torch_api.fake import (
     DATA_DEPENDENT_ERRORS,
     is_traceable_wrapper_subclass,

@@ -18,7 +18,7 @@ from aotlens.forecast.recorded_call import RecordedCall
 from aotlens.forecast.vary import VariedName, VaryError
 from aotlens.model.recompilations import Forecast
 from aotlens.torch_api.compiler_patches import WRAP_COMPILED
-from aotlens.torch_api.dynamo import skip_frame_in_dynamo
+from aotlens.torch_api.dynamo.state import skip_frame_in_dynamo
 from aotlens.torch_api.patching import patched
 
 __all__ = ["Probe", "ScriptIsDone", "with_eager_backend"]

@@ -18,7 +18,7 @@ from aotlens.forecast.state_snapshot import snapshot_of
 from aotlens.model.dynamo import Compilation, Dynamo, DynamoFunction
 from aotlens.model.recompilations import ForecastCall
 from aotlens.session.dynamo.log import DynamoLog
-from aotlens.torch_api.dynamo import forecasting_settings
+from aotlens.torch_api.dynamo.state import forecasting_settings
 
 __all__ = ["Series", "Settings", "compiled_series", "works_in_eager"]
 

@@ -11,7 +11,7 @@ from aotlens.frontends.dynamo import compile_for_dynamo
 from aotlens.frontends.functorch import POSITIONAL, Decompositions, Entries, Request
 from aotlens.options import Backend, CompileOptions, PartitionFunction
 from aotlens.partition.graph_modules import default_partition
-from aotlens.torch_api.dynamo import is_dynamo_compiling
+from aotlens.torch_api.dynamo.state import is_dynamo_compiling
 from aotlens.torch_api.fake import FakeTensor
 
 

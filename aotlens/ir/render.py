@@ -20,7 +20,7 @@ from aotlens.ir.subclasses import UnwrapOperator, WrapOperator, is_plain
 from aotlens.ir.symbols import SymbolicExpression, is_ragged
 from aotlens.ir.tensor_text import type_text
 from aotlens.model.report import Span
-from aotlens.torch_api.dynamo import is_opaque_value
+from aotlens.torch_api.dynamo.state import is_opaque_value
 from aotlens.torch_api.operators import OpOverload, attribute_text
 from aotlens.torch_api.python_functions import python_function
 from aotlens.torch_api.symbolic import print_expression

@@ -35,7 +35,7 @@ from aotlens.options import PartitionFunction
 from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Partitioned, Saved
 from aotlens.partition.storages import node_bytes
-from aotlens.torch_api.dynamo import TracingContext, tracing
+from aotlens.torch_api.dynamo.state import TracingContext, tracing
 
 GRAPH_SAFE_STATES = ("fwd_rng_state_", "bwd_rng_state_")
 """Prefixes of the placeholders that torch's partition functions add for generators."""

@@ -26,7 +26,7 @@ from aotlens.runtime.double_backward import (
 )
 from aotlens.runtime.graph_text import load_program
 from aotlens.runtime.undefined_tangents import PartialBackwardGraph
-from aotlens.torch_api.dynamo import hide_from_dynamo
+from aotlens.torch_api.dynamo.state import hide_from_dynamo
 from aotlens.torch_api.modes import below_views, without_autocast
 from aotlens.torch_api.transforms import is_batched, map_over_batch
 

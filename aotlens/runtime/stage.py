@@ -38,7 +38,7 @@ from aotlens.runtime.undefined_tangents import PartialBackward, needs_partial_ba
 from aotlens.runtime.value_text import Bindings
 from aotlens.runtime.wrapper import WrapperText
 from aotlens.torch_api.autograd import in_callers_context
-from aotlens.torch_api.dynamo import disable_in_dynamo
+from aotlens.torch_api.dynamo.state import disable_in_dynamo
 
 _serial = itertools.count(1)
 

@@ -24,7 +24,7 @@ from aotlens.session.errors.attribution import attribute_errors, raise_if_eager_
 from aotlens.session.errors.failures import failure_of
 from aotlens.session.isolation import raised_by_caller
 from aotlens.torch_api.compiler_patches import BACKEND
-from aotlens.torch_api.dynamo import (
+from aotlens.torch_api.dynamo.state import (
     compile_mode_settings,
     is_default_backend,
     skip_frame_in_dynamo,

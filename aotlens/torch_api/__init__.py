@@ -20,10 +20,7 @@ the installed one has.  `scripts/torch_versions.py` tries all of them.
     hop                   higher-order operators, flex attention
     objects               torchbind objects
     triton                the user's Triton kernels
-    dynamo                what Dynamo compiles now, and how to hide code from it
-    dynamo_frames         source locations of what Dynamo traces
-    dynamo_events         records of what Dynamo does
-    dynamo_listener       callbacks for what Dynamo does
+    dynamo/               what Dynamo compiles now, callbacks for what it does, and how to hide code from it
     caches                torch's caches of compiled code
     aot                   settings and graph forms of ahead-of-time compilation
     inductor              Inductor on one graph

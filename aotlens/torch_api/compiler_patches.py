@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlens.torch_api.caches import aot_key_parts, load_with_key, prepare_key, trace_structured
-from aotlens.torch_api.dynamo import call_without_events, create_proxy, keep_hidden, wrap_compiled
-from aotlens.torch_api.dynamo_calls import COMPILE_CALLS
-from aotlens.torch_api.dynamo_listener import DYNAMO_EVENTS, HOOKS
+from aotlens.torch_api.dynamo.calls import COMPILE_CALLS
+from aotlens.torch_api.dynamo.listener import DYNAMO_EVENTS, HOOKS
+from aotlens.torch_api.dynamo.state import call_without_events, create_proxy, keep_hidden, wrap_compiled
 from aotlens.torch_api.fake_kernels import grouped_mm, own_results, view
 from aotlens.torch_api.gpu import triton_target
 from aotlens.torch_api.inductor_linker import link_with_gold

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_traceable_wrapper_subclass_type
 
-from aotlens.torch_api.dynamo import is_dynamo_input
+from aotlens.torch_api.dynamo.state import is_dynamo_input
 from aotlens.torch_api.modes import without_modes
 from aotlens.torch_api.symbolic import make_shape_env
 

@@ -337,7 +337,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
     ),
     Registration(
         "a substitute for `torch.compile` in code that Dynamo traces",
-        "dynamo.substitute_while_tracing",
+        "dynamo.state.substitute_while_tracing",
         "a session runs a script that calls `torch.compile`, in the session's own process",
         "Dynamo has no call that removes a substitute; this one is for a function of ours",
     ),

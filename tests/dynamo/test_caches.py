@@ -7,7 +7,7 @@ from aotlens.dynamo.cache_lookups import NEW_GRAPH, CacheLog
 from aotlens.model.dynamo import CompileSeconds
 from aotlens.session.dynamo.log import DynamoLog
 from aotlens.session.why.cache_keys import load_keys, save_keys
-from aotlens.torch_api.dynamo_events import CacheEvent
+from aotlens.torch_api.dynamo.events import CacheEvent
 from aotlens.view.why import miss_words
 
 KEY = (

@@ -10,7 +10,7 @@ import torch
 
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
-from aotlens.torch_api.dynamo import is_dynamo_input
+from aotlens.torch_api.dynamo.state import is_dynamo_input
 from aotlens.torch_api.fake import to_fake
 from aotlens.unsupported import unsupported
 

@@ -18,7 +18,7 @@ from aotlens.model.dynamo import BreakEffect, Dynamo
 from aotlens.model.eager import CODES, NotCompiled, NotCompiledCause
 from aotlens.model.report import Target
 from aotlens.model.source import Span
-from aotlens.torch_api.dynamo_events import DynamoLoss
+from aotlens.torch_api.dynamo.events import DynamoLoss
 
 __all__ = ["DynamoLog", "first_line"]
 

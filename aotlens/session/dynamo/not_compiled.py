@@ -17,7 +17,7 @@ from aotlens.model.failure import Failure
 from aotlens.model.source import Span
 from aotlens.session.collector import Collector
 from aotlens.session.dynamo.log import DynamoLog, first_line
-from aotlens.torch_api.dynamo import unsupported_frames
+from aotlens.torch_api.dynamo.state import unsupported_frames
 
 __all__ = ["not_compiled", "uncaptured_failures"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from torch._guards import CompileContext
 
 from aotlens.errors import DYNAMO_FRAMES
-from aotlens.torch_api.dynamo_events import DynamoLoss, Frames
+from aotlens.torch_api.dynamo.events import DynamoLoss, Frames
 
 __all__ = [
     "current_compile",

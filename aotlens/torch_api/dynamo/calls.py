@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch._C._dynamo.eval_frame import set_guard_complete_hook
 
-from aotlens.torch_api.dynamo_events import DynamoListener, log_exceptions
-from aotlens.torch_api.dynamo_frames import frames_above_dynamo
-from aotlens.torch_api.dynamo_listener import reporting
+from aotlens.torch_api.dynamo.events import DynamoListener, log_exceptions
+from aotlens.torch_api.dynamo.frames import frames_above_dynamo
+from aotlens.torch_api.dynamo.listener import reporting
 from aotlens.torch_api.patch_targets import Attribute
 from aotlens.torch_api.patching import Patch
 

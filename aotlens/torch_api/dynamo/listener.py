@@ -9,8 +9,7 @@ from functools import partial
 from types import CodeType
 from typing import Any
 
-from aotlens.torch_api.dynamo import hide_from_dynamo
-from aotlens.torch_api.dynamo_events import (
+from aotlens.torch_api.dynamo.events import (
     LOSSES,
     DynamoConstant,
     DynamoGraph,
@@ -20,7 +19,7 @@ from aotlens.torch_api.dynamo_events import (
     GuardMiss,
     log_exceptions,
 )
-from aotlens.torch_api.dynamo_frames import (
+from aotlens.torch_api.dynamo.frames import (
     current_compile,
     current_translator,
     frame_with_columns,
@@ -30,6 +29,7 @@ from aotlens.torch_api.dynamo_frames import (
     source_name,
     traced_frames,
 )
+from aotlens.torch_api.dynamo.state import hide_from_dynamo
 from aotlens.torch_api.patch_targets import Attribute
 from aotlens.torch_api.patching import Current, Patch, complete
 

@@ -11,7 +11,7 @@ from torch._C._dynamo import eval_frame
 from torch._guards import CompileContext, TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from aotlens.torch_api.dynamo_frames import translator_codes, translator_positions
+from aotlens.torch_api.dynamo.frames import translator_codes, translator_positions
 from aotlens.torch_api.patching import Current
 
 __all__ = [
