@@ -32,7 +32,7 @@ from aotlens.model.report import Kernel
 from aotlens.partition.records import Partitioned
 from aotlens.torch_api.dynamo.state import TracingContext, tracing
 from aotlens.torch_api.fake import FakeTensorMode, allow_unbacked_symbols, suggest_memory_format
-from aotlens.torch_api.inductor import (
+from aotlens.torch_api.inductor.compile import (
     GPU_KERNEL_SETTINGS,
     PARTIAL_SOURCE_SETTINGS,
     compile_with_inductor,
@@ -41,8 +41,8 @@ from aotlens.torch_api.inductor import (
     inductor_decompositions,
     kernel_settings,
 )
-from aotlens.torch_api.inductor_lowerings import OWN_LOWERINGS
-from aotlens.torch_api.inductor_output import inductor_module_globals
+from aotlens.torch_api.inductor.lowerings import OWN_LOWERINGS
+from aotlens.torch_api.inductor.output import inductor_module_globals
 from aotlens.torch_api.triton import triton_operators
 from aotlens.unsupported import unsupported
 

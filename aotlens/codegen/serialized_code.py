@@ -15,8 +15,8 @@ from aotlens.codegen.graph_calls import as_boxed
 from aotlens.disk_cache import digest, write_atomically
 from aotlens.ir.fingerprint import NoFingerprintError
 from aotlens.torch_api.compiler_patches import PRECOMPILED_KERNELS
-from aotlens.torch_api.inductor import inductor_config_patch
-from aotlens.torch_api.inductor_output import (
+from aotlens.torch_api.inductor.compile import inductor_config_patch
+from aotlens.torch_api.inductor.output import (
     inductor_folder,
     inductor_module_globals,
     load_inductor_code,

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from aotlens.codegen.graph_adapter import GraphAdapter, adapter_lines
-from aotlens.torch_api.inductor import CPU_KERNEL_SETTINGS, kernel_settings, vector_bits
+from aotlens.torch_api.inductor.compile import CPU_KERNEL_SETTINGS, kernel_settings, vector_bits
 
 ENTRY = "call"
 COMPILER = "async_compile"

@@ -28,7 +28,7 @@ from aotlens.ir.program import (
 from aotlens.ir.slots import BACKWARD_INPUTS, GRADIENTS
 from aotlens.ir.symbols import symbolic_numbers_of
 from aotlens.joint.records import JointProgram
-from aotlens.torch_api.inductor import run_joint_passes
+from aotlens.torch_api.inductor.compile import run_joint_passes
 
 REASON = "added by an Inductor pass, in place of operators of your code"
 STAGE = "joint passes"

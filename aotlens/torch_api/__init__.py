@@ -23,9 +23,7 @@ the installed one has.  `scripts/torch_versions.py` tries all of them.
     dynamo/               what Dynamo compiles now, callbacks for what it does, and how to hide code from it
     caches                torch's caches of compiled code
     aot                   settings and graph forms of ahead-of-time compilation
-    inductor              Inductor on one graph
-    inductor_lowerings    changes to Inductor's lowerings while it compiles
-    inductor_output       the code that Inductor generated
+    inductor/             Inductor: its settings, its code for one graph, changes while it compiles
     gpu                   whether a GPU is there, and code for one that is not
     fake_gpu              fake tensors of a GPU that is not there
     patches               the one table of what is replaced in torch, when, and why

@@ -9,8 +9,8 @@ from aotlens.torch_api.dynamo.listener import DYNAMO_EVENTS, HOOKS
 from aotlens.torch_api.dynamo.state import call_without_events, create_proxy, keep_hidden, wrap_compiled
 from aotlens.torch_api.fake_kernels import grouped_mm, own_results, view
 from aotlens.torch_api.gpu import triton_target
-from aotlens.torch_api.inductor_linker import link_with_gold
-from aotlens.torch_api.inductor_lowerings import (
+from aotlens.torch_api.inductor.linker import link_with_gold
+from aotlens.torch_api.inductor.lowerings import (
     codegen_comment,
     compute_dependencies,
     define_kernel,
@@ -20,7 +20,7 @@ from aotlens.torch_api.inductor_lowerings import (
     lower_storage_offset,
     set_python_kernel_name,
 )
-from aotlens.torch_api.inductor_output import cpp_pybinding
+from aotlens.torch_api.inductor.output import cpp_pybinding
 from aotlens.torch_api.patch_targets import Attribute, Entry
 from aotlens.torch_api.patching import Current, Patch, Scope, constant, patched
 

@@ -331,7 +331,7 @@ class Registration:
 REGISTRATIONS: tuple[Registration, ...] = (
     Registration(
         "the operators of `torch._inductor.inductor_prims`",
-        "inductor.register_inductor_operators",
+        "inductor.compile.register_inductor_operators",
         "the log of another program names one of them",
         "torch registers them with Inductor, and has no call that removes them",
     ),

@@ -29,7 +29,7 @@ from aotlens.ir.slots import (
 from aotlens.joint.records import Joint
 from aotlens.model.report import Input
 from aotlens.torch_api.hop import higher_order_operator
-from aotlens.torch_api.inductor import register_inductor_operators
+from aotlens.torch_api.inductor.compile import register_inductor_operators
 from aotlens.torch_api.operators import OpOverload
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graphs.records import Argument, Graph, GraphNode, base_slot

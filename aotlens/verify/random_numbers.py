@@ -8,7 +8,7 @@ differs from the code that runs in the random numbers alone.
 from dataclasses import replace
 
 from aotlens.options import CompileOptions
-from aotlens.torch_api.inductor import inductor_generates_random
+from aotlens.torch_api.inductor.compile import inductor_generates_random
 from aotlens.verify.compare import Verification
 
 __all__ = ["NOT_COMPARED", "depends_on_own_numbers", "with_eager_numbers"]

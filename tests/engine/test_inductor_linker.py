@@ -2,14 +2,14 @@
 
 import pytest
 
-from aotlens.torch_api import inductor_linker
+from aotlens.torch_api.inductor import linker
 
 LINK = "g++ k.cpp -O3 -shared -fPIC -o k.so -ltorch_cpu"
 
 
 @pytest.fixture(autouse=True)
 def gold_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inductor_linker, "_has_gold", lambda: True)
+    monkeypatch.setattr(linker, "_has_gold", lambda: True)
 
 
 def commands(command: str, failing: tuple[str, ...] = ()) -> list[str]:
@@ -21,7 +21,7 @@ def commands(command: str, failing: tuple[str, ...] = ()) -> list[str]:
         if text.endswith(failing):
             raise RuntimeError("C++ compile error")
 
-    inductor_linker.link_with_gold(run, lambda: None)(command, "/tmp")
+    linker.link_with_gold(run, lambda: None)(command, "/tmp")
     return ran
 
 
@@ -43,7 +43,7 @@ def test_other_commands_stay_as_they_are(command: str) -> None:
 
 
 def test_without_gold_the_usual_linker_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inductor_linker, "_has_gold", lambda: False)
+    monkeypatch.setattr(linker, "_has_gold", lambda: False)
     assert commands(LINK) == [LINK]
 
 

@@ -16,7 +16,7 @@ from aotlens.disk_cache import digest
 from aotlens.ir.fingerprint import NoFingerprintError, fingerprint_text
 from aotlens.ir.program import Node, Program, TableIndex, getitem
 from aotlens.partition.records import Partitioned
-from aotlens.torch_api.inductor import inductor_settings
+from aotlens.torch_api.inductor.compile import inductor_settings
 
 NAMESPACES = frozenset({"aten", "prims", "rngprims", "higher_order", "inductor"})
 """Namespaces of operators whose meaning is fixed by torch's version."""

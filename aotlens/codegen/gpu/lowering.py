@@ -29,7 +29,11 @@ from aotlens.model.report import Phase
 from aotlens.partition.records import Partitioned
 from aotlens.torch_api.dynamo.state import TracingContext, tracing
 from aotlens.torch_api.fake import FakeTensorMode
-from aotlens.torch_api.inductor import compile_with_inductor, inductor_config_patch, inductor_generates_random
+from aotlens.torch_api.inductor.compile import (
+    compile_with_inductor,
+    inductor_config_patch,
+    inductor_generates_random,
+)
 from aotlens.torch_api.symbolic import symbol_hints
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from aotlens.codegen.gpu.offline.context import Replacement, can_run_kernels, replacing
 from aotlens.codegen.gpu.records import Choice
 from aotlens.torch_api.gpu import compiling_modules
-from aotlens.torch_api.inductor import filter_autotune_choices
+from aotlens.torch_api.inductor.compile import filter_autotune_choices
 
 ASSUMED = (
     "of a kernel that is chosen by running all choices (max-autotune), the first choice is shown, with the"

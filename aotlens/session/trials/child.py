@@ -16,7 +16,7 @@ from aotlens.session.script.edited import importing_edited, load_edited
 from aotlens.session.script.source import new_module, run_script
 from aotlens.session.trials.fix_trials import OUTCOME, TrialJob
 from aotlens.session.trials.recorded_calls import Recorder, compare
-from aotlens.torch_api.inductor import with_eager_random_numbers
+from aotlens.torch_api.inductor.compile import with_eager_random_numbers
 
 __all__ = ["main", "run_job"]
 

@@ -1,0 +1,1 @@
+"""Inductor: its settings, its code for one graph, and changes in force while it compiles."""
