@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from aotlens.observe import running_stage
 from aotlens.torch_api.modes import hidden_from_user_modes
-from aotlens.torch_api.patches import COMPILE
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.scopes import patched
+from aotlens.torch_api.patches.table import COMPILE
 
 COMPILING = threading.RLock()
 """One stage runs at a time: torch's modes and Inductor have process-wide state."""

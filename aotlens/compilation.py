@@ -35,8 +35,8 @@ from aotlens.partition.regions import split_region
 from aotlens.policy import Policy
 from aotlens.runtime.module_call import bind_module
 from aotlens.runtime.module_text import LoadedModule, ModuleText
-from aotlens.torch_api.patches import COMPILE, FLEX_ON_CPU
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.scopes import patched
+from aotlens.torch_api.patches.table import COMPILE, FLEX_ON_CPU
 
 
 class DirectCall(NamedTuple):

@@ -32,7 +32,7 @@ from aotlens.options import CompileOptions
 from aotlens.partition.records import Partitioned
 from aotlens.partition.stage import partition
 from aotlens.runtime.stage import load_module, write_module
-from aotlens.torch_api.fake import without_fake_mode
+from aotlens.torch_api.fake.tensors import without_fake_mode
 
 STAGES = ("capture", "analysis", "joint", "partition", "codegen", "runtime")
 

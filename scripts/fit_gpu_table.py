@@ -290,7 +290,7 @@ def _counting_steps(calls: tuple[int, int], found: list[Peaks]) -> Iterator[None
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     from aotlens.session.collector import StopScript
-    from aotlens.torch_api.process_groups import in_backward
+    from aotlens.torch_api.fake.process_groups import in_backward
 
     last, length = calls
     count = 0

@@ -189,7 +189,7 @@ class Measurement:
 
 def held_bytes(optimizer: Any) -> list[int]:
     """Return the bytes of parameters, gradients and optimizer state, each storage once."""
-    from aotlens.torch_api.process_groups import inner_tensors
+    from aotlens.torch_api.fake.process_groups import inner_tensors
 
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     gradients = [parameter.grad for parameter in parameters]

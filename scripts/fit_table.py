@@ -184,7 +184,7 @@ def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
     from aotlens.session.collector import Collector, StopScript
     from aotlens.session.compile_router import CompileRouter, intercepting_compile
     from aotlens.session.script.source import load_script, new_module, run_script
-    from aotlens.torch_api.process_groups import in_backward
+    from aotlens.torch_api.fake.process_groups import in_backward
 
     ends: list[int] = []
     collector = Collector(script)

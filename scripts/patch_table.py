@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from aotlens.torch_api.patches import REGISTRATIONS, SCOPES
-from aotlens.torch_api.patching import Patch, Scope
+from aotlens.torch_api.patches.scopes import Patch, Scope
+from aotlens.torch_api.patches.table import REGISTRATIONS, SCOPES
 
 
 def main() -> None:

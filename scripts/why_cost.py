@@ -28,8 +28,8 @@ from aotlens.dynamo.listener import Listener
 from aotlens.forecast.fork import ForkError, in_fork
 from aotlens.forecast.probe import with_eager_backend
 from aotlens.session.script.source import load_script, new_module, run_script
-from aotlens.torch_api.compiler_patches import WRAP_COMPILED
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.compilers import WRAP_COMPILED
+from aotlens.torch_api.patches.scopes import patched
 from corpus import torchvision_ops
 from corpus.program import Program, find_programs
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import aotlens
-from aotlens.torch_api.compiler_patches import BACKEND, LISTEN, NO_GPU
-from aotlens.torch_api.patch_targets import Attribute, Entry
-from aotlens.torch_api.patches import COMPILE, REGISTRATIONS, SCOPES, TRACE
-from aotlens.torch_api.patching import Patch, Scope, constant, install, patched
+from aotlens.torch_api.patches.compilers import BACKEND, LISTEN, NO_GPU
+from aotlens.torch_api.patches.scopes import Patch, Scope, constant, install, patched
+from aotlens.torch_api.patches.table import COMPILE, REGISTRATIONS, SCOPES, TRACE
+from aotlens.torch_api.patches.targets import Attribute, Entry
 from scripts.patch_table import section
 from tests.command import forked, python
 from tests.import_graph import ROOT

@@ -17,7 +17,7 @@ from aotlens.analysis.records import (
 )
 from aotlens.analysis.tensor_state import grad_fn_of
 from aotlens.capture.records import Captured
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
 
 

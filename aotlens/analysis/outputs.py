@@ -54,7 +54,7 @@ from aotlens.capture.views import ViewStep
 from aotlens.ir.slots import OuterObject
 from aotlens.torch_api.autograd import shares_version_counter
 from aotlens.torch_api.dynamo.state import is_opaque_value
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten

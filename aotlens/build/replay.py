@@ -25,12 +25,12 @@ from aotlens.capture.subclasses import inner_tensors
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
 from aotlens.ir.slots import MutatedInput, UserOutput, inner_slot
-from aotlens.torch_api.fake import mute_fake_tensor_log
+from aotlens.torch_api.fake.tensors import mute_fake_tensor_log
 from aotlens.torch_api.modes import below_views
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
 from aotlens.torch_api.operators import python_dispatcher
-from aotlens.torch_api.patches import COMPILE
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.scopes import patched
+from aotlens.torch_api.patches.table import COMPILE
 
 aten = torch.ops.aten
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from aotlens.capture.symbols.size_nodes import Symbols
 from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 
 
 class Builder(Protocol):

@@ -32,7 +32,7 @@ from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInpu
 from aotlens.model.report import Span
 from aotlens.options import SideEffects
 from aotlens.torch_api.dynamo.state import is_static_address
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 

@@ -24,7 +24,7 @@ from aotlens.capture.symbols.int_inputs import fake_mode_for
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.model.report import GraphId, Span, Variable
 from aotlens.torch_api.dynamo.state import TracingContext, compile_id, is_static_input, resolve_dynamo_source
-from aotlens.torch_api.fake import FakeTensorMode, detect_fake_mode
+from aotlens.torch_api.fake.tensors import FakeTensorMode, detect_fake_mode
 
 
 @dataclass(frozen=True, slots=True)

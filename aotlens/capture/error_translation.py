@@ -16,7 +16,7 @@ from aotlens.capture.views import CANNOT_VIEW
 from aotlens.errors import AotlensError, UserError
 from aotlens.ir.origin import span_of
 from aotlens.model.report import Span
-from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, UnsupportedOperatorException
+from aotlens.torch_api.fake.tensors import DATA_DEPENDENT_ERRORS, UnsupportedOperatorException
 from aotlens.torch_api.modes import without_modes
 from aotlens.unsupported import unsupported
 

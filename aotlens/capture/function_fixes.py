@@ -18,7 +18,7 @@ from aotlens.capture.autograd.graph_walk import autograd_nodes
 from aotlens.capture.graph import Recording
 from aotlens.capture.recorder import Recorder
 from aotlens.ir.program import is_random_op
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.modes import current_mode
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported

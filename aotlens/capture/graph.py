@@ -25,7 +25,7 @@ from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node, getitem
 from aotlens.ir.regions import Region
 from aotlens.model.report import Span
-from aotlens.torch_api.fake import FakeTensor, FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
 from aotlens.unsupported import unsupported
 

@@ -15,7 +15,7 @@ from aotlens.ir.program import Program
 from aotlens.ir.regions import Region
 from aotlens.model.report import Span
 from aotlens.options import SideEffects
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.torch_api.saved_tensor_hooks import replace_saved_tensor_hooks
 from aotlens.unsupported import unsupported
 

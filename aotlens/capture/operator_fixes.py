@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from aotlens.capture.storage import has_symbols
-from aotlens.torch_api.fake import (
+from aotlens.torch_api.fake.tensors import (
     is_contiguous,
     is_same_expression,
     meta_kernel_strides,

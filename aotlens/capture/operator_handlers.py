@@ -37,7 +37,7 @@ from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.symbols.known_values import known_scalar, record_literal
 from aotlens.capture.view_ops import record_view
 from aotlens.ir.program import Node, op_name
-from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, FakeTensor, fake_constant
+from aotlens.torch_api.fake.tensors import DATA_DEPENDENT_ERRORS, FakeTensor, fake_constant
 from aotlens.torch_api.modes import with_view_tracking
 from aotlens.torch_api.operators import composite_kernel, has_view_tracking_kernel
 from aotlens.torch_api.symbolic import make_shape_env

@@ -35,7 +35,7 @@ from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
 from aotlens.ir.regions import Region
 from aotlens.model.report import Span
-from aotlens.torch_api.fake import FakeTensor, FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from aotlens.unsupported import unsupported
 
 NO_OVERLAP: Mapping[tuple[ViewStep, ...], Node] = MappingProxyType({})

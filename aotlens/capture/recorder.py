@@ -47,8 +47,8 @@ from aotlens.capture.torchbind import FakeObjects
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Frames, Origin
 from aotlens.ir.program import Node, nodes_in
-from aotlens.torch_api.fake import FakeTensor, FakeTensorMode
-from aotlens.torch_api.fake_gpu import device_for_autograd, with_original_device
+from aotlens.torch_api.fake.gpu import device_for_autograd, with_original_device
+from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from aotlens.torch_api.modes import TorchDispatchMode, below_views
 from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.tensor_attributes import grad_without_callbacks

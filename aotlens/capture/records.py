@@ -26,7 +26,7 @@ from aotlens.ir.slots import FlatInput, FreeTensor, OuterObject, SyntheticBase
 from aotlens.ir.subclasses import Wrapped
 from aotlens.model.report import GraphId, Span, Variable
 from aotlens.options import SideEffects
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.torch_api.operators import pytree
 
 StorageType = TypeVar("StorageType", Storage, StorageState, default=StorageState)

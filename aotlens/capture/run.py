@@ -46,8 +46,8 @@ from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scala
 from aotlens.ir.origin import Frames
 from aotlens.model.report import Variable
 from aotlens.torch_api.autograd import without_compiled_autograd
-from aotlens.torch_api.fake import mute_fake_tensor_log
-from aotlens.torch_api.fake_gpu import emulates_gpu
+from aotlens.torch_api.fake.gpu import emulates_gpu
+from aotlens.torch_api.fake.tensors import mute_fake_tensor_log
 from aotlens.torch_api.modes import (
     function_mode_below,
     hidden_from_user_modes,
@@ -55,11 +55,11 @@ from aotlens.torch_api.modes import (
     without_onednn,
 )
 from aotlens.torch_api.operators import python_dispatcher, pytree
-from aotlens.torch_api.patches import GRAD_MODE, RECURRENT_DROPOUT, TRACE
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.scopes import patched
+from aotlens.torch_api.patches.table import GRAD_MODE, RECURRENT_DROPOUT, TRACE
+from aotlens.torch_api.patches.trace_handlers import TraceHandlers
 from aotlens.torch_api.rng import without_functional_rng
 from aotlens.torch_api.saved_tensor_hooks import has_saved_tensor_hooks
-from aotlens.torch_api.trace_handlers import TraceHandlers
 from aotlens.unsupported import unsupported
 
 GRADIENT_RULES: dict[str, Callable[..., Any]] = {

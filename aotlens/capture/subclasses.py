@@ -19,7 +19,7 @@ from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Opaque, SubclassCreationMeta, Value, Wrapped
-from aotlens.torch_api.fake import FakeTensor, FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from aotlens.unsupported import unsupported
 
 Path = tuple[str, ...]

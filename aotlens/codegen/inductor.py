@@ -31,7 +31,7 @@ from aotlens.ir.slots import SavedInput, stays_in_place
 from aotlens.model.report import Kernel
 from aotlens.partition.records import Partitioned
 from aotlens.torch_api.dynamo.state import TracingContext, tracing
-from aotlens.torch_api.fake import FakeTensorMode, allow_unbacked_symbols, suggest_memory_format
+from aotlens.torch_api.fake.tensors import FakeTensorMode, allow_unbacked_symbols, suggest_memory_format
 from aotlens.torch_api.inductor.compile import (
     GPU_KERNEL_SETTINGS,
     PARTIAL_SOURCE_SETTINGS,

@@ -10,7 +10,7 @@ from aotlens.capture.records import Subject
 from aotlens.errors import BackendError, with_location
 from aotlens.ir.program import Node, Program
 from aotlens.model.report import Phase
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject, to_fake_object
 
 RANDOM_STATE = ("torch.random", "torch.cuda.random")

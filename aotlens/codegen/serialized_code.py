@@ -14,7 +14,6 @@ from aotlens.codegen.graph_adapter import GraphAdapter
 from aotlens.codegen.graph_calls import as_boxed
 from aotlens.disk_cache import digest, write_atomically
 from aotlens.ir.fingerprint import NoFingerprintError
-from aotlens.torch_api.compiler_patches import PRECOMPILED_KERNELS
 from aotlens.torch_api.inductor.compile import inductor_config_patch
 from aotlens.torch_api.inductor.output import (
     inductor_folder,
@@ -22,7 +21,8 @@ from aotlens.torch_api.inductor.output import (
     load_inductor_code,
     pickle_inductor_code,
 )
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.compilers import PRECOMPILED_KERNELS
+from aotlens.torch_api.patches.scopes import patched
 
 __all__ = ["Library", "SerializedCode", "load_code", "serialize_code"]
 

@@ -15,7 +15,7 @@ from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.options import BACKENDS, CompileOptions, Compilers, Interpreted
 from aotlens.partition.records import Partitioned
-from aotlens.torch_api.fake_gpu import emulates_gpu
+from aotlens.torch_api.fake.gpu import emulates_gpu
 from aotlens.torch_api.modes import without_autocast
 from aotlens.unsupported import unsupported
 

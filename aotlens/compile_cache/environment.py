@@ -18,7 +18,7 @@ from aotlens.disk_cache import digest
 from aotlens.ir.fingerprint import NoFingerprintError, fingerprint_text
 from aotlens.options import BACKENDS, CompileOptions
 from aotlens.policy import Policy
-from aotlens.torch_api.fake_gpu import emulates_gpu
+from aotlens.torch_api.fake.gpu import emulates_gpu
 from aotlens.torch_api.inductor.compile import inductor_settings, third_party_inductor_rules
 from aotlens.torch_api.rng import functionalizes_rng
 from aotlens.torch_api.saved_tensor_hooks import graph_module_hooks, has_saved_tensor_hooks

@@ -8,7 +8,7 @@ import torch
 from aotlens.capture.subclasses import is_wrapper
 from aotlens.disk_cache import digest
 from aotlens.ir.fingerprint import NoFingerprintError
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 
 __all__ = ["bytes_text", "input_text", "sharing_lines"]
 

@@ -25,7 +25,6 @@ from aotlens.dynamo.spans import span_of, statement_span, user_frame
 from aotlens.model.report import AFTER
 from aotlens.model.source import Span
 from aotlens.observe import observing
-from aotlens.torch_api.compiler_patches import LISTEN
 from aotlens.torch_api.dynamo.calls import EagerCalls, counting_eager_calls
 from aotlens.torch_api.dynamo.events import (
     CacheEvent,
@@ -36,7 +35,8 @@ from aotlens.torch_api.dynamo.events import (
     DynamoRecompile,
     Frames,
 )
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.compilers import LISTEN
+from aotlens.torch_api.patches.scopes import patched
 
 __all__ = ["CompilationFacts", "FunctionFacts", "Listener", "MeasuredGuards"]
 

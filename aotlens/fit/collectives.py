@@ -14,8 +14,8 @@ from aotlens.fit.ring import ring_seconds
 from aotlens.ir.origin import Frames
 from aotlens.model.fit import FitCollective, FitPhase
 from aotlens.model.source import Span
+from aotlens.torch_api.fake.process_groups import finished, group_ranks
 from aotlens.torch_api.operators import pytree
-from aotlens.torch_api.process_groups import finished, group_ranks
 from aotlens.view.ranks import rank_names
 
 __all__ = ["CollectiveCall", "Communication"]

@@ -14,7 +14,7 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
-from aotlens.torch_api.fake import (
+from aotlens.torch_api.fake.tensors import (
     FakeTensor,
     FakeTensorMode,
     current_fake_mode,

@@ -39,14 +39,14 @@ from aotlens.ir.program import Node
 from aotlens.model.fit import FitKind, FitPhase
 from aotlens.torch_api.autograd import BACKWARD_CALL, current_autograd_node, next_sequence_number
 from aotlens.torch_api.dynamo.state import is_dynamo_compiling
-from aotlens.torch_api.fake import (
+from aotlens.torch_api.fake.process_groups import in_backward, inner_tensors, storage_resize_patch
+from aotlens.torch_api.fake.tensors import (
     DATA_DEPENDENT_ERRORS,
     is_traceable_wrapper_subclass,
     is_traceable_wrapper_subclass_type,
 )
 from aotlens.torch_api.modes import TorchDispatchMode
 from aotlens.torch_api.operators import pytree
-from aotlens.torch_api.process_groups import in_backward, inner_tensors, storage_resize_patch
 
 __all__ = ["Observer", "StorageLife", "observing_memory"]
 

@@ -15,7 +15,7 @@ import torch.multiprocessing
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.errors import UserError
 from aotlens.fit.job import FitJob
-from aotlens.torch_api.process_groups import (
+from aotlens.torch_api.fake.process_groups import (
     fake_group_patches,
     gathered_parameter_patches,
     is_distributed_available,

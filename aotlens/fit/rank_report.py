@@ -8,7 +8,7 @@ from aotlens.fit.job import FitJob
 from aotlens.fit.observer import Observer
 from aotlens.fit.step import kinds_of, moments_of_step
 from aotlens.model.fit import Distribution, Fit, FitKind, RankFit, UnevenShard, peak_of
-from aotlens.torch_api.process_groups import shard_of
+from aotlens.torch_api.fake.process_groups import shard_of
 
 __all__ = ["distribution_of"]
 

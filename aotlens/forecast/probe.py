@@ -17,9 +17,9 @@ from aotlens.forecast.forecast import Budget, forecast_of
 from aotlens.forecast.recorded_call import RecordedCall
 from aotlens.forecast.vary import VariedName, VaryError
 from aotlens.model.recompilations import Forecast
-from aotlens.torch_api.compiler_patches import WRAP_COMPILED
 from aotlens.torch_api.dynamo.state import skip_frame_in_dynamo
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.compilers import WRAP_COMPILED
+from aotlens.torch_api.patches.scopes import patched
 
 __all__ = ["Probe", "ScriptIsDone", "with_eager_backend"]
 

@@ -15,7 +15,7 @@ from aotlens.capture.inputs.module_tensors import module_tensors
 from aotlens.capture.subclasses import inner_tensors, is_wrapper
 from aotlens.runtime.module_call import tensor_slots
 from aotlens.torch_api.autograd import has_version_counter
-from aotlens.torch_api.fake import tensor_guard
+from aotlens.torch_api.fake.tensors import tensor_guard
 from aotlens.torch_api.modes import default_device, user_function_mode_types
 from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.saved_tensor_hooks import (

@@ -16,7 +16,7 @@ from aotlens.frontends.functorch import aot_function
 from aotlens.frontends.functorch_module import aot_module
 from aotlens.partition.graph_modules import min_cut_rematerialization_partition
 from aotlens.torch_api.aot import functorch_names, graph_image_format, optimised_torchscript, strip_overloads
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.operators import get_decompositions
 
 config, minifier, pythonkey_decompose = functorch_names()

@@ -14,9 +14,9 @@ from aotlens.policy import Policy
 from aotlens.rng_state import same_random_state_on_failure
 from aotlens.runtime.derivatives import hide_derivatives_from_dynamo
 from aotlens.session.policy_function import with_policy_function
-from aotlens.torch_api.compiler_patches import BACKEND
 from aotlens.torch_api.dynamo.state import hide_backend_result, hide_from_dynamo, tracing
-from aotlens.torch_api.patching import install
+from aotlens.torch_api.patches.compilers import BACKEND
+from aotlens.torch_api.patches.scopes import install
 from aotlens.torch_api.transforms import is_functionalized
 
 CHECK = "raise AssertionError"

@@ -12,7 +12,7 @@ from aotlens.frontends.functorch import POSITIONAL, Decompositions, Entries, Req
 from aotlens.options import Backend, CompileOptions, PartitionFunction
 from aotlens.partition.graph_modules import default_partition
 from aotlens.torch_api.dynamo.state import is_dynamo_compiling
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 
 
 class TrainingModes:

@@ -22,7 +22,7 @@ from aotlens.codegen.gpu.attention import (
 from aotlens.codegen.gpu.interpreter.cpu_kernels import register_cpu_kernels
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.gpu_emulation.operator_kernels import overriding_kernels
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.modes import mode_callbacks
 
 NAME = "scaled_dot_product_attention"

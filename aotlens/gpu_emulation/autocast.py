@@ -15,7 +15,7 @@ import torch
 
 from aotlens.codegen.gpu.offline.context import Replacement
 from aotlens.gpu_emulation.operator_kernels import overriding_kernels
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.modes import keys_without_cuda_autocast
 from aotlens.torch_api.operators import pytree
 

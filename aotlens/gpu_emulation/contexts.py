@@ -25,9 +25,9 @@ from aotlens.gpu_emulation.fake_script import fake_script_replacements
 from aotlens.gpu_emulation.tensor_devices import device_replacements
 from aotlens.gpu_emulation.transfers import transfer_replacements
 from aotlens.gpu_emulation.triton_launches import launch_replacements
-from aotlens.torch_api.fake import FakeTensorMode
-from aotlens.torch_api.fake_gpu import missing_gpu_patches, optimizer_setup_patches, reject_fake_cuda_patches
-from aotlens.torch_api.fake_kernels import forget_results
+from aotlens.torch_api.fake.gpu import missing_gpu_patches, optimizer_setup_patches, reject_fake_cuda_patches
+from aotlens.torch_api.fake.kernels import forget_results
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.torch_api.modes import TorchDispatchMode, construct_on_cpu_first
 
 __all__ = ["emulating"]

@@ -14,7 +14,7 @@ from aotlens.codegen.gpu.offline.context import Replacement, cuda_queries
 from aotlens.codegen.gpu.offline.emulated_devices import NullContext, interface_for
 from aotlens.gpu_emulation.streams import Event, Generator, Stream
 from aotlens.gpu_emulation.tensor_devices import GPU, checked_device, mark_device
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.gpu import compiling_modules
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported

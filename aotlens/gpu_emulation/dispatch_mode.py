@@ -21,7 +21,7 @@ from aotlens.gpu_emulation.tensor_devices import (
     script_running,
 )
 from aotlens.ir.program import is_higher_order
-from aotlens.torch_api.fake import FakeTensor, current_fake_mode
+from aotlens.torch_api.fake.tensors import FakeTensor, current_fake_mode
 from aotlens.torch_api.hop import dense_kernel
 from aotlens.torch_api.modes import TorchDispatchMode
 from aotlens.torch_api.operators import pytree

@@ -8,7 +8,7 @@ from typing import Any
 
 from aotlens.capture.operators import aten
 from aotlens.gpu_emulation.operator_kernels import overriding_kernels
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 
 __all__ = ["gpu_dropout"]
 

@@ -11,7 +11,7 @@ import torch
 import torch.utils.data
 
 from aotlens.codegen.gpu.offline.context import Replacement
-from aotlens.torch_api.fake import FakeTensor, without_fake_mode
+from aotlens.torch_api.fake.tensors import FakeTensor, without_fake_mode
 
 _apply: Callable[..., Any] = vars(torch.nn.Module)["_apply"]
 _iterate: Callable[..., Any] = torch.utils.data.DataLoader.__iter__

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.codegen.gpu.offline.context import Replacement
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.transforms import unwrap_functorch
 from aotlens.unsupported import unsupported
 

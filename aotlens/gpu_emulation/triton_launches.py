@@ -16,7 +16,7 @@ from aotlens.codegen.gpu.interpreter.transfer import write_bytes
 from aotlens.codegen.gpu.offline.context import Replacement
 from aotlens.errors import UserError
 from aotlens.gpu_emulation.tensor_devices import is_on_gpu, script_running
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.triton import triton_source
 from aotlens.unsupported import unsupported
 

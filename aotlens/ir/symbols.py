@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.operators import SYMBOLIC_FUNCTIONS
 from aotlens.torch_api.symbolic import paths_to_symbols, print_expression, unbacked_symbols
 from aotlens.unsupported import unsupported

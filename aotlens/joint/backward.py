@@ -37,10 +37,10 @@ from aotlens.joint.undefined_tangents import (
     TangentDependence,
     tangent_dependence,
 )
-from aotlens.torch_api.fake import allow_unbacked_symbols
+from aotlens.torch_api.fake.tensors import allow_unbacked_symbols
 from aotlens.torch_api.modes import without_autocast
-from aotlens.torch_api.patches import CUSTOM_BACKWARD
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.scopes import patched
+from aotlens.torch_api.patches.table import CUSTOM_BACKWARD
 
 aten = torch.ops.aten
 

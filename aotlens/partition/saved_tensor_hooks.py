@@ -36,7 +36,7 @@ from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Packed, Packing, Partitioned, Saved
 from aotlens.partition.rules import is_number
 from aotlens.partition.saved_values import describe_saved, sizes_last
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.modes import without_autocast
 from aotlens.torch_api.operators import pytree
 

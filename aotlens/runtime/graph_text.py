@@ -22,7 +22,7 @@ from aotlens.partition.saved_tensor_hooks import is_of_hook
 from aotlens.runtime.module_text import ModuleText, TextBuilder
 from aotlens.runtime.value_text import Bindings, write_captured_tensors
 from aotlens.torch_api.autograd import in_callers_context
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.modes import user_function_mode_types
 from aotlens.torch_api.operators import OpOverload, attribute_text, has_composite_kernel
 from aotlens.torch_api.python_functions import SOME_TENSOR

@@ -16,7 +16,7 @@ from torch import fx
 from aotlens.capture.records import CapturedInput
 from aotlens.ir.tensor_text import constant_text
 from aotlens.runtime.module_text import TextBuilder
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.operators import pytree
 
 TENSOR_HELPER = """

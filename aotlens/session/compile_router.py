@@ -23,16 +23,16 @@ from aotlens.session.collector import Collector
 from aotlens.session.errors.attribution import attribute_errors, raise_if_eager_fails
 from aotlens.session.errors.failures import failure_of
 from aotlens.session.isolation import raised_by_caller
-from aotlens.torch_api.compiler_patches import BACKEND
 from aotlens.torch_api.dynamo.state import (
     compile_mode_settings,
     is_default_backend,
     skip_frame_in_dynamo,
     substitute_while_tracing,
 )
-from aotlens.torch_api.fake import mute_fake_tensor_log
+from aotlens.torch_api.fake.tensors import mute_fake_tensor_log
 from aotlens.torch_api.modes import is_recording
-from aotlens.torch_api.patching import install
+from aotlens.torch_api.patches.compilers import BACKEND
+from aotlens.torch_api.patches.scopes import install
 
 __all__ = ["AroundBackend", "BeforeDirect", "CompileRouter", "intercepting_compile", "is_routed_callable"]
 

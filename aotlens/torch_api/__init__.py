@@ -12,8 +12,7 @@ the installed one has.  `scripts/torch_versions.py` tries all of them.
     tensor_attributes     reads and writes that no operator reports: `.data`, `.grad`, hooks, indices
     saved_tensor_hooks    the caller's hooks on saved tensors
     checkpoints           `torch.utils.checkpoint` while a function is traced
-    fake                  fake tensors and their mode
-    fake_kernels          corrections of kernels that compute fake tensors
+    fake/                 fake tensors, their kernels, a GPU that is not there, a fake process group
     symbolic              symbolic sizes and their environment
     rng                   RNG state and generators
     graph_text            the Python text of fx's graphs
@@ -25,12 +24,7 @@ the installed one has.  `scripts/torch_versions.py` tries all of them.
     aot                   settings and graph forms of ahead-of-time compilation
     inductor/             Inductor: its settings, its code for one graph, changes while it compiles
     gpu                   whether a GPU is there, and code for one that is not
-    fake_gpu              fake tensors of a GPU that is not there
-    patches               the one table of what is replaced in torch, when, and why
-    compiler_patches      its rows for Dynamo, Inductor and Triton
-    trace_handlers        what a trace does in place of torch's own functions
-    patching              how a name of torch is replaced for a while
-    patch_targets         the kinds of names that can be replaced
+    patches/              what is replaced in torch, when and why: one table, and how it is applied
 """
 
 import warnings

@@ -14,7 +14,7 @@ import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from aotlens.torch_api.modes import without_modes
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = [
     "BACKWARD_CALL",

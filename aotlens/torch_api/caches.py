@@ -6,7 +6,7 @@ from typing import Any
 
 from aotlens.torch_api.dynamo.events import CacheEvent, DynamoListener, log_exceptions
 from aotlens.torch_api.dynamo.frames import current_compile
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = ["aot_key_parts", "dynamo_cache_counts", "load_with_key", "prepare_key", "trace_structured"]
 

@@ -1,6 +1,6 @@
 """`torch.utils.checkpoint` in a function that is traced: the checkpointed function runs once.
 
-Each function makes the value that replaces torch's own (`patches.TRACE`); the checkpointed function runs
+Each function makes the value that replaces torch's own (scope `TRACE`); the checkpointed function runs
 inside of `handler.checkpoint_region(context_fn, arguments)`.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils import checkpoint
 
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = ["run_checkpoint_once", "run_reentrant_checkpoint_once"]
 

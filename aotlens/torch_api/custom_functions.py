@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = ["call_custom_function", "call_function_graphs", "materialize_grads", "run_custom_backward"]
 

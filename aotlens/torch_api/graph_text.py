@@ -9,8 +9,8 @@ from typing import Any
 from torch.fx import Graph
 from torch.fx.graph import CodeGen, _PyTreeCodeGen
 
-from aotlens.torch_api.patches import GRAPH_TEXT
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.scopes import patched
+from aotlens.torch_api.patches.table import GRAPH_TEXT
 
 __all__ = ["PyTreeCodeGenWithKeywords", "write_keywords"]
 

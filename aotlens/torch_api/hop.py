@@ -15,7 +15,7 @@ from torch._higher_order_ops.auto_functionalize import (
 from torch._higher_order_ops.effects import _get_effect, with_effects
 from torch._ops import _higher_order_ops
 
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = [
     "accept_any_device",

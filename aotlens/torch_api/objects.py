@@ -10,7 +10,7 @@ from torch._higher_order_ops.torchbind import call_torchbind
 from torch._library.fake_class_registry import FakeScriptObject, has_fake_class, maybe_to_fake_obj
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = [
     "FakeScriptObject",

@@ -10,7 +10,7 @@ import torch.utils._pytree as pytree
 from torch._ops import OpOverload, OpOverloadPacket, TorchBindOpOverload
 from torch.fx.node import _get_qualified_name
 
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = [
     "SYMBOLIC_FUNCTIONS",

@@ -1,6 +1,6 @@
 """Reads and writes that no operator reports: `.data`, `.grad`, `register_hook`, indices.
 
-Each function makes the value that replaces torch's own (`patches.TRACE`).  The callbacks of the dispatch
+Each function makes the value that replaces torch's own (scope `TRACE`).  The callbacks of the dispatch
 modes that define them are called, the outermost first.
 """
 
@@ -12,7 +12,7 @@ import torch
 from torch.overrides import _get_current_function_mode_stack
 
 from aotlens.torch_api.modes import current_mode, mode_callbacks
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = [
     "assign_data",

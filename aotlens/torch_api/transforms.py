@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = [
     "is_batched",

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch._higher_order_ops.triton_kernel_wrap import get_mutated_tensors, triton_kernel_wrapper_functional
 
-from aotlens.torch_api.compiler_patches import TRITON_TARGET
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.compilers import TRITON_TARGET
+from aotlens.torch_api.patches.scopes import patched
 
 __all__ = [
     "default_triton_target",

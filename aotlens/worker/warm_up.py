@@ -19,9 +19,9 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.process import may_have_gpu
 from aotlens.session.trace import forget_loaded_modules, trace
-from aotlens.torch_api.compiler_patches import NO_GPU
 from aotlens.torch_api.gpu import forget_counted_devices
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.compilers import NO_GPU
+from aotlens.torch_api.patches.scopes import patched
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import Hello, TraceRequest
 from aotlens.worker.requests import ProgressFunction, Trace

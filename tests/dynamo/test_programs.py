@@ -17,8 +17,8 @@ from aotlens.model.dynamo import Break, Dynamo, DynamoFunction
 from aotlens.model.source import Span
 from aotlens.model.spans import source_line
 from aotlens.session.dynamo.log import DynamoLog
-from aotlens.torch_api.compiler_patches import LISTEN
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.compilers import LISTEN
+from aotlens.torch_api.patches.scopes import patched
 from tests.dynamo import programs_breaks
 from tests.dynamo.program import Expected, Program, compiled
 from tests.dynamo.programs_breaks import BREAKS

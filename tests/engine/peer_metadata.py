@@ -19,7 +19,7 @@ from aotlens.capture.run import preserved_grad_mode
 from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.tensors.prepared_call import PreparedCall
 

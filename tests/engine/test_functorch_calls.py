@@ -15,7 +15,7 @@ from torch._functorch import config
 import aotlens
 from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.symbolic import make_shape_env
 

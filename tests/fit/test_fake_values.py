@@ -10,7 +10,7 @@ from aotlens.fit.fake_values import MOST_ELEMENTS, reading_without_values
 from aotlens.fit.observer import Observer, observing_memory
 from aotlens.fit.stopping import StepWatch
 from aotlens.session.collector import StopScript
-from aotlens.torch_api.fake import FakeTensor, FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from tests.command import aotlens
 
 

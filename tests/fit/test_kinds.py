@@ -18,7 +18,7 @@ from aotlens.fit.step import fit_of, period_of
 from aotlens.model.fit import Fit
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 
 ROWS, WIDTH, HIDDEN = 64, 8, 16
 WEIGHTS = 4 * (WIDTH * HIDDEN + HIDDEN * WIDTH)

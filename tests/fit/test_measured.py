@@ -9,7 +9,7 @@ from torch import nn
 
 from aotlens.fit.observer import observing_memory
 from aotlens.fit.step import fit_of
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.torch_api.operators import packs_half_products
 from benchmarks.allocations import peak_bytes
 

@@ -15,7 +15,7 @@ from aotlens.fit.other_phases import OtherPhases
 from aotlens.fit.step import fit_of
 from aotlens.model.codec import loads
 from aotlens.model.fit import Fit
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from tests.command import aotlens
 
 ROWS, WIDTH = 64, 8

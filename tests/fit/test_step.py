@@ -10,7 +10,7 @@ from torch import nn
 from aotlens.fit.observer import observing_memory
 from aotlens.fit.step import fit_of
 from aotlens.model.fit import Fit
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 
 WEIGHT, HIDDEN = 4 * 8 * 16, 4 * 32 * 16
 """Bytes of the layer's weight, and of what it returns for 32 rows."""

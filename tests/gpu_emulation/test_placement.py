@@ -20,7 +20,7 @@ from aotlens.gpu_emulation.contexts import emulating
 from aotlens.gpu_emulation.cuda_queries import script_replacements
 from aotlens.gpu_emulation.tensor_devices import device_replacements
 from aotlens.gpu_emulation.transfers import transfer_replacements
-from aotlens.torch_api.fake_gpu import missing_gpu_patches
+from aotlens.torch_api.fake.gpu import missing_gpu_patches
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
 

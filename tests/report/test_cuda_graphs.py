@@ -20,7 +20,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.render.text.cuda_graphs import cuda_graph_lines
 from aotlens.render.text.layout import to_text
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.view.cuda_graphs import WHY, what_blocks
 from tests.conftest import Golden
 

@@ -11,7 +11,7 @@ import torch
 
 from aotlens.capture.recorder import Recorder, unsupported_grad_read
 from aotlens.capture.records import GradWrite, GradWriteKind, OpenInput
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
 
 

@@ -18,7 +18,7 @@ from aotlens.capture.storage import Storage
 from aotlens.capture.subclasses import is_wrapper
 from aotlens.ir.origin import Frames
 from aotlens.ir.program import Node
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
 
 Packed = tuple[Any, Node | None, Frames]

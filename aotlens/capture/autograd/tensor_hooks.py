@@ -17,7 +17,7 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import OpenInput
 from aotlens.capture.storage import view_base
 from aotlens.errors import UnsupportedError
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 

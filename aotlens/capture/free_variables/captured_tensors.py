@@ -20,7 +20,7 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedTensor, OpenInput
 from aotlens.ir.program import nodes_in
 from aotlens.ir.slots import FlatInput, FreeTensor
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 

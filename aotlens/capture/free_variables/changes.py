@@ -19,7 +19,7 @@ from aotlens.capture.free_variables.namespaces import MISSING, filled_cells, nam
 from aotlens.capture.free_variables.reachable import Binding, CacheWrapper, Instance, ReachableState
 from aotlens.capture.provenance.frames import is_installed_file
 from aotlens.ir.program import Node
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 
 
 @dataclass(frozen=True, slots=True)

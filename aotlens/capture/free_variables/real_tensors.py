@@ -11,7 +11,7 @@ import torch
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
 from aotlens.torch_api.dynamo.state import is_dynamo_input
-from aotlens.torch_api.fake import to_fake
+from aotlens.torch_api.fake.tensors import to_fake
 from aotlens.unsupported import unsupported
 
 if TYPE_CHECKING:  # the recording holds its real tensors, so at run time the import would be a cycle

@@ -19,12 +19,12 @@ from aotlens.capture.autograd.graph_walk import autograd_nodes
 from aotlens.capture.hop.operands import ONE_OUTPUT, OPERANDS_BY_OPERATOR, with_extra_operands
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api.autograd import set_version
-from aotlens.torch_api.fake import FakeTensor, detect_fake_mode
+from aotlens.torch_api.fake.tensors import FakeTensor, detect_fake_mode
 from aotlens.torch_api.hop import indices_from_tensors, without_empty_mutation_info
 from aotlens.torch_api.modes import TorchDispatchMode, TorchFunctionMode, without_modes
 from aotlens.torch_api.operators import pytree
-from aotlens.torch_api.patches import CUSTOM_FUNCTIONS
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.scopes import patched
+from aotlens.torch_api.patches.table import CUSTOM_FUNCTIONS
 from aotlens.unsupported import unsupported
 
 _active: ContextVar[dict[int, Any] | None] = ContextVar("lifting", default=None)

@@ -12,7 +12,7 @@ import torch
 
 from aotlens.capture.graph import Recording
 from aotlens.capture.hop.subgraphs import runner_of
-from aotlens.torch_api.fake import detect_fake_mode
+from aotlens.torch_api.fake.tensors import detect_fake_mode
 from aotlens.torch_api.modes import current_mode
 from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.symbolic import make_shape_env

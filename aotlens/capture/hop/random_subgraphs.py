@@ -16,7 +16,7 @@ from aotlens.capture.hop.operands import OPERANDS_BY_OPERATOR
 from aotlens.capture.hop.subgraphs import runner_of
 from aotlens.capture.operators import QUERIES, Kind, Operator, describe
 from aotlens.ir.program import is_higher_order
-from aotlens.torch_api.fake import detect_fake_mode, ignore_unbacked_symbols
+from aotlens.torch_api.fake.tensors import detect_fake_mode, ignore_unbacked_symbols
 from aotlens.torch_api.hop import has_ordered_effect, without_empty_mutation_info
 from aotlens.torch_api.modes import TorchDispatchMode, current_mode, without_modes, without_python_rules
 from aotlens.torch_api.operators import call_composite, pytree

@@ -30,7 +30,7 @@ from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
 from aotlens.ir.regions import Region, RegionOperand, RegionOutput, RegionSize, SavedValue
 from aotlens.ir.slots import Gradient, Tangent, UserOutput
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.hop import invoke_subgraph
 from aotlens.torch_api.modes import below_autograd, current_mode, without_autocast, without_modes
 from aotlens.torch_api.operators import pytree

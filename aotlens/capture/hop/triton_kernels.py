@@ -10,7 +10,7 @@ from aotlens.capture.mutations.writability import check_writable
 from aotlens.capture.mutations.writes import record_write
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node, TableIndex, getitem, map_leaves
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.triton import (
     launch_kernel_operator,

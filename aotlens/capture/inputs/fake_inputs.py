@@ -30,7 +30,7 @@ from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Buffer, FlatInput, FreeTensor, Parameter, SymIntInput
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.torch_api.objects import ScriptObject
 from aotlens.torch_api.transforms import is_functional
 from aotlens.unsupported import unsupported

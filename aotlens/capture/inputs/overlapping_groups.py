@@ -7,7 +7,7 @@ import torch
 
 from aotlens.capture.as_strided import overlaps_itself
 from aotlens.capture.storage import contains_range, ranges_overlap
-from aotlens.torch_api.fake import is_traceable_wrapper_subclass
+from aotlens.torch_api.fake.tensors import is_traceable_wrapper_subclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput
 from aotlens.ir.subclasses import is_plain
 from aotlens.torch_api.dynamo.state import specialise_sizes
-from aotlens.torch_api.fake import FakeTensorMode, to_fake
+from aotlens.torch_api.fake.tensors import FakeTensorMode, to_fake
 from aotlens.torch_api.modes import below_views
 from aotlens.unsupported import unsupported
 

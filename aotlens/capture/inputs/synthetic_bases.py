@@ -24,7 +24,7 @@ from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, SyntheticBase
 from aotlens.torch_api.autograd import shares_version_counter
 from aotlens.torch_api.dynamo.state import is_dynamo_input
-from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, to_fake
+from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode, to_fake
 from aotlens.torch_api.modes import below_views
 from aotlens.torch_api.symbolic import symbolic_context_of
 

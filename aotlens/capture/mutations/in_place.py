@@ -22,7 +22,7 @@ from aotlens.capture.storage import Storage, Tracked, ranges_overlap, repeated_d
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node, op_name
 from aotlens.model.report import Span
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
 
 FOREACH = "aten._foreach_"

@@ -14,7 +14,7 @@ from aotlens.capture.graph import Recording
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import has_symbols, ranges_overlap, storage_range_of
 from aotlens.ir.program import op_name
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
 
 Named = tuple[str, Any, bool]

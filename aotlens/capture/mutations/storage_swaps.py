@@ -18,7 +18,7 @@ from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
 from aotlens.torch_api.autograd import has_version_counter
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from aotlens.capture.provenance.frames import is_user_code
-from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, with_lazy_shape_env
+from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode, with_lazy_shape_env
 from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.symbolic import create_scalar_symbol, make_shape_env
 

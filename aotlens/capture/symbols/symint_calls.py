@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from aotlens.ir.symbols import is_symbol
-from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.modes import TorchFunctionMode
 
 

@@ -28,7 +28,7 @@ from aotlens.ir.program import Program
 from aotlens.model.report import Phase
 from aotlens.partition.records import Partitioned
 from aotlens.torch_api.dynamo.state import TracingContext, tracing
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.torch_api.inductor.compile import (
     compile_with_inductor,
     inductor_config_patch,

@@ -11,7 +11,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from aotlens.capture.operators import aten
 from aotlens.codegen.gpu.attention import Attention, to_cuda_attention
 from aotlens.partition.records import Partitioned
-from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 
 GPU = torch.device("cuda", 0)
 TRANSFERS = frozenset({aten._to_copy.default, torch.ops.prims.device_put.default, aten.copy.default})

@@ -25,7 +25,7 @@ from aotlens.session.job_folder import read_job, save_answer
 from aotlens.session.run import run_to_end, seed_random_numbers
 from aotlens.session.script.edited import importing_edited, load_edited
 from aotlens.session.script.source import new_module, run_script
-from aotlens.torch_api.process_groups import in_backward
+from aotlens.torch_api.fake.process_groups import in_backward
 
 __all__ = ["distance", "main", "train"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aotlens.torch_api.compiler_patches import WRAP_COMPILED
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.compilers import WRAP_COMPILED
+from aotlens.torch_api.patches.scopes import patched
 
 __all__ = ["Comparison", "Recorder", "compare"]
 

@@ -15,8 +15,8 @@ from torch._C._dynamo.eval_frame import set_guard_complete_hook
 from aotlens.torch_api.dynamo.events import DynamoListener, log_exceptions
 from aotlens.torch_api.dynamo.frames import frames_above_dynamo
 from aotlens.torch_api.dynamo.listener import reporting
-from aotlens.torch_api.patch_targets import Attribute
-from aotlens.torch_api.patching import Patch
+from aotlens.torch_api.patches.scopes import Patch
+from aotlens.torch_api.patches.targets import Attribute
 
 __all__ = ["COMPILE_CALLS", "EagerCalls", "compiled_module", "counting_eager_calls"]
 
@@ -38,7 +38,7 @@ COMPILE_CALLS = Patch(
     reporting(_on_compile),
     "the lines that pass a function to `torch.compile` are reported",
 )
-"""A row of `patches.LISTEN`."""
+"""A row of the scope `LISTEN`."""
 
 
 def compiled_module(function: Any) -> torch.nn.Module | None:

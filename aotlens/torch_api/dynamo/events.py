@@ -117,7 +117,7 @@ class CacheEvent(NamedTuple):
 
 
 class DynamoListener(Protocol):
-    """The handler of `patches.LISTEN`; each method is called from within the compilation."""
+    """The handler of the scope `LISTEN`; each method is called from within the compilation."""
 
     counts_calls: bool
     """Whether every run of a graph is reported, not the first alone."""

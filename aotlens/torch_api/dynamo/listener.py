@@ -30,8 +30,8 @@ from aotlens.torch_api.dynamo.frames import (
     traced_frames,
 )
 from aotlens.torch_api.dynamo.state import hide_from_dynamo
-from aotlens.torch_api.patch_targets import Attribute
-from aotlens.torch_api.patching import Current, Patch, complete
+from aotlens.torch_api.patches.scopes import Current, Patch, complete
+from aotlens.torch_api.patches.targets import Attribute
 
 __all__ = ["DYNAMO_EVENTS", "HOOKS", "reporting"]
 
@@ -382,4 +382,4 @@ HOOKS: tuple[Patch, ...] = (
     ),
     Patch(Attribute(_PHASES, "log_event_end"), reporting(_on_phase_end), "compile time by phase is reported"),
 )
-"""Rows of `patches.LISTEN`."""
+"""Rows of the scope `LISTEN`."""

@@ -12,7 +12,7 @@ from torch._guards import CompileContext, TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from aotlens.torch_api.dynamo.frames import translator_codes, translator_positions
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = [
     "TracingContext",

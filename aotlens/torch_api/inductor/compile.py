@@ -11,11 +11,11 @@ import torch
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from aotlens.torch_api.compiler_patches import INDUCTOR, INDUCTOR_GPU
-from aotlens.torch_api.fake_gpu import CPU, emulates_gpu
+from aotlens.torch_api.fake.gpu import CPU, emulates_gpu
 from aotlens.torch_api.modes import without_autocast
-from aotlens.torch_api.patches import COMPILE
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.compilers import INDUCTOR, INDUCTOR_GPU
+from aotlens.torch_api.patches.scopes import patched
+from aotlens.torch_api.patches.table import COMPILE
 from aotlens.torch_api.triton import default_triton_target
 
 __all__ = [

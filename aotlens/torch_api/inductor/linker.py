@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any
 
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = ["link_with_gold"]
 

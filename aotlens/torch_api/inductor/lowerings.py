@@ -9,7 +9,7 @@ import torch
 from torch._ops import OpOverload
 
 from aotlens.torch_api.operators import attribute_text
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = [
     "OWN_LOWERINGS",

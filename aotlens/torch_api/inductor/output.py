@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = [
     "cpp_pybinding",

@@ -28,8 +28,8 @@ from aotlens.model.source import Outcome, Verdict
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.rng_state import same_random_state
-from aotlens.torch_api.patches import FLEX_ON_CPU
-from aotlens.torch_api.patching import patched
+from aotlens.torch_api.patches.scopes import patched
+from aotlens.torch_api.patches.table import FLEX_ON_CPU
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.double_precision import Widening, copy_in_double, without_rounding_differences
 from aotlens.verify.first_call import observe_alone

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aotlens.torch_api.fake_kernels import is_pending_collective
+from aotlens.torch_api.fake.kernels import is_pending_collective
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.offline.device_guard import ensure_cuda_guard
 from aotlens.codegen.gpu.offline.emulated_devices import NullContext, driver_for, interface_for, properties_of
 from aotlens.codegen.gpu.offline.requirements import require_triton
-from aotlens.torch_api.fake_gpu import fake_cuda_without_driver
+from aotlens.torch_api.fake.gpu import fake_cuda_without_driver
 from aotlens.torch_api.gpu import compiling_modules, forked_after_cuda
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a trace does in place of torch's own functions: the handler of `patches.TRACE`."""
+"""What a trace does in place of torch's own functions: the handler of `TRACE`."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

@@ -1,6 +1,6 @@
 """What we change in torch: one table, in scopes.
 
-Invariant: a row is in force only within `patching.patched(SCOPE)`, and importing aotlens changes nothing.
+Invariant: a row is in force only within `patched(SCOPE)`, and importing aotlens changes nothing.
 The code that emulates a GPU has rows of its own, which depend on that GPU (`codegen/gpu/offline/`,
 `gpu_emulation/`).  `docs/architecture/torch.md` is generated from this table.
 """
@@ -9,7 +9,23 @@ from dataclasses import dataclass
 
 from aotlens.torch_api.autograd import enter_enable_grad, set_grad_mode
 from aotlens.torch_api.checkpoints import run_checkpoint_once, run_reentrant_checkpoint_once
-from aotlens.torch_api.compiler_patches import (
+from aotlens.torch_api.custom_functions import (
+    call_custom_function,
+    call_function_graphs,
+    materialize_grads,
+    run_custom_backward,
+)
+from aotlens.torch_api.fake.kernels import own_random
+from aotlens.torch_api.hop import (
+    accept_any_device,
+    compilation_env,
+    compile_and_call,
+    flex_attention_env,
+    gradient_rule,
+)
+from aotlens.torch_api.objects import call_object_method
+from aotlens.torch_api.operators import operator_name
+from aotlens.torch_api.patches.compilers import (
     BACKEND,
     DYNAMO,
     FAKE_KERNELS,
@@ -21,24 +37,8 @@ from aotlens.torch_api.compiler_patches import (
     TRITON_TARGET,
     WRAP_COMPILED,
 )
-from aotlens.torch_api.custom_functions import (
-    call_custom_function,
-    call_function_graphs,
-    materialize_grads,
-    run_custom_backward,
-)
-from aotlens.torch_api.fake_kernels import own_random
-from aotlens.torch_api.hop import (
-    accept_any_device,
-    compilation_env,
-    compile_and_call,
-    flex_attention_env,
-    gradient_rule,
-)
-from aotlens.torch_api.objects import call_object_method
-from aotlens.torch_api.operators import operator_name
-from aotlens.torch_api.patch_targets import Attribute, HigherOrderRule
-from aotlens.torch_api.patching import Patch, Scope, constant, routed
+from aotlens.torch_api.patches.scopes import Patch, Scope, constant, routed
+from aotlens.torch_api.patches.targets import Attribute, HigherOrderRule
 from aotlens.torch_api.rng import device_rng_state, generator_class, rng_state
 from aotlens.torch_api.tensor_attributes import (
     assign_data,

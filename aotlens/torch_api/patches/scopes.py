@@ -13,7 +13,7 @@ from functools import cache, wraps
 from types import BuiltinMethodType, MethodType
 from typing import Any
 
-from aotlens.torch_api.patch_targets import MISSING, Target
+from aotlens.torch_api.patches.targets import MISSING, Target
 
 __all__ = [
     "Current",

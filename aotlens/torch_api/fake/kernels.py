@@ -1,6 +1,6 @@
 """Corrections of the kernels that compute fake tensors.
 
-Each function makes the value that replaces torch's own (`patches.COMPILE`).
+Each function makes the value that replaces torch's own (scope `COMPILE`).
 """
 
 import random
@@ -14,9 +14,9 @@ from torch import _meta_registrations
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from aotlens.torch_api.fake import is_same_expression
+from aotlens.torch_api.fake.tensors import is_same_expression
 from aotlens.torch_api.operators import check
-from aotlens.torch_api.patching import Current
+from aotlens.torch_api.patches.scopes import Current
 
 __all__ = [
     "forget_results",

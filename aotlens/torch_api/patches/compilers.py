@@ -1,4 +1,4 @@
-"""What we change in Dynamo, Inductor and Triton, and in fake kernels: rows of the table in `patches`."""
+"""What we change in Dynamo, Inductor and Triton, and in fake kernels: rows of the table."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from aotlens.torch_api.caches import aot_key_parts, load_with_key, prepare_key, 
 from aotlens.torch_api.dynamo.calls import COMPILE_CALLS
 from aotlens.torch_api.dynamo.listener import DYNAMO_EVENTS, HOOKS
 from aotlens.torch_api.dynamo.state import call_without_events, create_proxy, keep_hidden, wrap_compiled
-from aotlens.torch_api.fake_kernels import grouped_mm, own_results, view
+from aotlens.torch_api.fake.kernels import grouped_mm, own_results, view
 from aotlens.torch_api.gpu import triton_target
 from aotlens.torch_api.inductor.linker import link_with_gold
 from aotlens.torch_api.inductor.lowerings import (
@@ -21,8 +21,8 @@ from aotlens.torch_api.inductor.lowerings import (
     set_python_kernel_name,
 )
 from aotlens.torch_api.inductor.output import cpp_pybinding
-from aotlens.torch_api.patch_targets import Attribute, Entry
-from aotlens.torch_api.patching import Current, Patch, Scope, constant, patched
+from aotlens.torch_api.patches.scopes import Current, Patch, Scope, constant, patched
+from aotlens.torch_api.patches.targets import Attribute, Entry
 
 __all__ = [
     "BACKEND",

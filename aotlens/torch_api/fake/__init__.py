@@ -1,0 +1,1 @@
+"""Fake tensors with their mode and kernels, a GPU that is not there, and a fake process group."""

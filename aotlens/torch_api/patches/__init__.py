@@ -1,0 +1,1 @@
+"""What we change in torch: one table of replacements, and how they are applied and reverted."""
