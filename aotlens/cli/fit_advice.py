@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aotlens.fit.advice.target import Goal, Target
     from aotlens.fit.job import FitJob
 
-__all__ = ["add_advice_arguments", "check_fix", "tested_advice", "with_advice", "write_plan"]
+__all__ = ["add_advice_arguments", "check_fix", "misses_target", "tested_advice", "with_advice", "write_plan"]
 
 
 def add_advice_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,8 @@ def add_advice_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         metavar="SIZE",
         type=target_size,
-        help="find and print the cheapest edits whose peak is at most this: `24GiB`, or `75%%` of the peak",
+        help="find and print the cheapest edits whose peak is at most this: `24GiB`, or `75%%` of the peak;"
+        " exit with 1 if none reach it",
     )
     parser.add_argument(
         "--fix",
@@ -113,6 +114,16 @@ def _target(arguments: argparse.Namespace, fit: Fit) -> "Target | None":
     if budget.size_bytes is not None:
         return Target(budget.size_bytes)
     return Target(int(fit.step_peak_bytes * (budget.fraction or 0)))
+
+
+def misses_target(fit: Fit | None, arguments: argparse.Namespace) -> bool:
+    """Return True if `--target` asks for less than the step needs, with all edits that were found."""
+    if arguments.target is None or fit is None:
+        return False
+    if fit.plan is not None:
+        return not fit.plan.is_reached
+    target = _target(arguments, fit)
+    return target is not None and fit.step_peak_bytes > target.size_bytes
 
 
 def write_plan(edits: EditedFiles | None, plan: FitPlan | None, arguments: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 from aotlens.cli.export_formats import check_whole_format, whole_text
-from aotlens.cli.fit_advice import add_advice_arguments, check_fix, with_advice, write_plan
+from aotlens.cli.fit_advice import add_advice_arguments, check_fix, misses_target, with_advice, write_plan
 from aotlens.cli.options import output_file
 from aotlens.cli.rank_options import add_rank_arguments, chosen_ranks
 from aotlens.cli.targets import check_script
@@ -105,9 +105,14 @@ def run(arguments: argparse.Namespace) -> int:
         _store(FitRun(job.path, job.argv, job.gpu, observed.files, started, bool(ranks)), report)
     else:
         show_failure(observed.failure.message, observed.failure.traceback, observed.failure.exit_code)
-    fit = observed.report.fit
+    return observed.exit_code or int(_exceeds_a_limit(report.fit, arguments))
+
+
+def _exceeds_a_limit(fit: Fit | None, arguments: argparse.Namespace) -> bool:
+    """Return True if the step exceeds the GPU, the budget or the target, of which the budget is reported."""
     is_too_large = fit is not None and fit.fits is not None and not fit.fits.ok
-    return observed.exit_code or int(is_too_large or _exceeds_budget(fit, arguments.script))
+    exceeds_budget = _exceeds_budget(fit, arguments.script)
+    return is_too_large or exceeds_budget or misses_target(fit, arguments)
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
