@@ -20,10 +20,10 @@ from aotlens.disk_cache import Store, cache_folder, digest, open_store
 from aotlens.ir.fingerprint import NoFingerprintError
 from aotlens.model.report import Span
 from aotlens.options import CompileOptions
-from aotlens.runtime.double_backward import BOUND_NAME
+from aotlens.runtime.autograd.double_backward import BOUND_NAME
+from aotlens.runtime.autograd.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
 from aotlens.runtime.graph_text import graph_name
 from aotlens.runtime.module_text import ModuleText
-from aotlens.runtime.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
 
 __all__ = ["NO_GRAPH", "graph_entry", "graphs_of", "is_cache_enabled", "module_constants", "store_result"]
 

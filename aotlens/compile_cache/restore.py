@@ -16,9 +16,9 @@ from aotlens.codegen.serialized_code import load_code
 from aotlens.compile_cache.entry import CacheEntry
 from aotlens.compile_cache.graph_key import attribute_at
 from aotlens.compile_cache.lookup import graphs_of
-from aotlens.runtime.double_backward import BOUND_NAME
+from aotlens.runtime.autograd.double_backward import BOUND_NAME
+from aotlens.runtime.autograd.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
 from aotlens.runtime.module_text import LoadedModule, ModuleText
-from aotlens.runtime.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
 from aotlens.torch_api.autograd import in_callers_context
 
 __all__ = ["restored_text"]

@@ -12,7 +12,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_graph_module
 from aotlens.policy import Policy
 from aotlens.rng_state import same_random_state_on_failure
-from aotlens.runtime.derivatives import hide_derivatives_from_dynamo
+from aotlens.runtime.autograd.derivatives import hide_derivatives_from_dynamo
 from aotlens.session.policy_function import with_policy_function
 from aotlens.torch_api.dynamo.state import hide_backend_result, hide_from_dynamo, tracing
 from aotlens.torch_api.patches.compilers import BACKEND

@@ -16,7 +16,7 @@ from aotlens.ir.tensor_text import size_bytes
 from aotlens.joint.records import JointProgram
 from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.leaves import is_leaf, views_of_leaf
+from aotlens.runtime.autograd.leaves import is_leaf, views_of_leaf
 from aotlens.runtime.mutations import changes_metadata_only
 
 

@@ -15,9 +15,11 @@ from aotlens.model.report import WrapperStep
 from aotlens.partition.records import Partitioned
 from aotlens.partition.saved_values import side_notes
 from aotlens.runtime.alias_guards import OVERLAP_HELPER
-from aotlens.runtime.autograd_function import write_function
-from aotlens.runtime.derivatives import DifferentiableBackward
-from aotlens.runtime.double_backward import BOUND_NAME, double_backward_obstacle, needs_weakref
+from aotlens.runtime.autograd.derivatives import DifferentiableBackward
+from aotlens.runtime.autograd.double_backward import BOUND_NAME, double_backward_obstacle, needs_weakref
+from aotlens.runtime.autograd.function import write_function
+from aotlens.runtime.autograd.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
+from aotlens.runtime.autograd.undefined_tangents import PartialBackward, needs_partial_backward
 from aotlens.runtime.graph_text import allows_functions, captured_tensor_names, write_graph, write_header
 from aotlens.runtime.inference_tensors import OF_THIS_MODE
 from aotlens.runtime.module_text import LoadedModule, ModuleText, TextBuilder
@@ -33,8 +35,6 @@ from aotlens.runtime.standalone import (
     write_requirements,
 )
 from aotlens.runtime.tensor_guards import SEEN_CHECK
-from aotlens.runtime.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
-from aotlens.runtime.undefined_tangents import PartialBackward, needs_partial_backward
 from aotlens.runtime.value_text import Bindings
 from aotlens.runtime.wrapper import WrapperText
 from aotlens.torch_api.autograd import in_callers_context

@@ -11,7 +11,16 @@ from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient, RngOffset
 from aotlens.ir.subclasses import Wrapped
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.autograd_function import function_outputs
+from aotlens.runtime.autograd.function import function_outputs
+from aotlens.runtime.autograd.leaves import (
+    created_leaves,
+    inputs_without_graph_use,
+    is_leaf,
+    reshaped_leaves,
+    write_leaf_output,
+    write_leaves,
+)
+from aotlens.runtime.autograd.saved_tensors import check_hooks, without_hooks
 from aotlens.runtime.grad_attributes import (
     check_gradients,
     reject_dual_tensors,
@@ -24,14 +33,6 @@ from aotlens.runtime.guards import Guards
 from aotlens.runtime.inference_tensors import (
     reject_other_mode,
     write_inference_tensors,
-)
-from aotlens.runtime.leaves import (
-    created_leaves,
-    inputs_without_graph_use,
-    is_leaf,
-    reshaped_leaves,
-    write_leaf_output,
-    write_leaves,
 )
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import (
@@ -72,7 +73,6 @@ from aotlens.runtime.plan import (
 )
 from aotlens.runtime.pytrees import Unpacking, argument_names, output_text
 from aotlens.runtime.rng_state import write_advance, write_reading
-from aotlens.runtime.saved_tensors import check_hooks, without_hooks
 from aotlens.runtime.side_effects import check_exportable, check_free_variables, write_side_effects
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
 from aotlens.runtime.synthetic_bases import write_bases

@@ -16,10 +16,10 @@ from aotlens.model.report import Site
 from aotlens.partition.derivatives import derivative_program, recorded_nodes
 from aotlens.partition.records import Partitioned
 from aotlens.partition.undefined_tangents import infinite_factors, without_tangents
-from aotlens.runtime.double_backward import rerecord_obstacle
+from aotlens.runtime.autograd.double_backward import rerecord_obstacle
+from aotlens.runtime.autograd.tangents import BackwardWrappers, TangentText
 from aotlens.runtime.graph_text import load_program, runnable_graph
 from aotlens.runtime.module_text import TextBuilder
-from aotlens.runtime.tangents import BackwardWrappers, TangentText
 
 Conditions = dict[tuple[type, int], str]
 """By the class of a gradient's slot and its index: the name of its condition; none if always defined."""

@@ -10,12 +10,12 @@ from aotlens.codegen.records import GraphCode
 from aotlens.ir.render import Names
 from aotlens.ir.slots import Buffer, FreeTensor, Gradient, Parameter
 from aotlens.partition.records import Partitioned
+from aotlens.runtime.autograd.leaves import created_leaves, inputs_without_graph_use
+from aotlens.runtime.autograd.tangents import BackwardWrappers
 from aotlens.runtime.graph_text import graph_context
-from aotlens.runtime.leaves import created_leaves, inputs_without_graph_use
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import current_input_slots, written_in_backward
 from aotlens.runtime.rng_state import uses_functional_rng
-from aotlens.runtime.tangents import BackwardWrappers
 
 BOUND_NAME = "differentiable_backward"
 

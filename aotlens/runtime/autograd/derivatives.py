@@ -18,14 +18,14 @@ from aotlens.joint.derivatives import Derivatives
 from aotlens.joint.partial_backward import DefinedTangents
 from aotlens.partition.derivatives import available_nodes, derivative_program, recorded_nodes
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.double_backward import (
+from aotlens.runtime.autograd.double_backward import (
     mutated_inputs,
     no_double_backward_error,
     unsaved_inputs,
     wanted_slots,
 )
+from aotlens.runtime.autograd.undefined_tangents import PartialBackwardGraph
 from aotlens.runtime.graph_text import load_program
-from aotlens.runtime.undefined_tangents import PartialBackwardGraph
 from aotlens.torch_api.dynamo.state import hide_from_dynamo
 from aotlens.torch_api.modes import below_views, without_autocast
 from aotlens.torch_api.transforms import is_batched, map_over_batch

@@ -20,9 +20,21 @@ from aotlens.joint.records import FailingBackward, JointProgram
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.partition.storages import storage_root
-from aotlens.runtime.double_backward import double_backward_call, write_double, write_saved_for_double
+from aotlens.runtime.autograd.double_backward import (
+    double_backward_call,
+    write_double,
+    write_saved_for_double,
+)
+from aotlens.runtime.autograd.leaves import created_leaves, inputs_without_graph_use, reshaped_leaves
+from aotlens.runtime.autograd.saved_tensors import counts_backward_runs, write_run_count
+from aotlens.runtime.autograd.tangents import BackwardWrappers, TangentText, write_stride_coercion
+from aotlens.runtime.autograd.undefined_tangents import (
+    Conditions,
+    write_choice,
+    write_undefined_checks,
+    write_undefined_error,
+)
 from aotlens.runtime.graph_text import call_graph, graph_context, graph_name
-from aotlens.runtime.leaves import created_leaves, inputs_without_graph_use, reshaped_leaves
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import (
     bind_current_inputs,
@@ -34,20 +46,12 @@ from aotlens.runtime.mutations import (
 )
 from aotlens.runtime.output_views import write_function_views
 from aotlens.runtime.rng_state import uses_functional_rng, write_advance, write_reading
-from aotlens.runtime.saved_tensors import counts_backward_runs, write_run_count
 from aotlens.runtime.subclasses import (
     outer_inputs,
     outer_outputs,
     output_name,
     write_unwrapping,
     write_wrapping,
-)
-from aotlens.runtime.tangents import BackwardWrappers, TangentText, write_stride_coercion
-from aotlens.runtime.undefined_tangents import (
-    Conditions,
-    write_choice,
-    write_undefined_checks,
-    write_undefined_error,
 )
 
 

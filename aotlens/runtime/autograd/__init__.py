@@ -1,0 +1,1 @@
+"""Module text of the `autograd.Function` that connects forward and backward."""
