@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from aotlens.model.report import Memory, Partition, Span, Target
 from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import alive_folds, fold, lifetime, total_bytes
+from aotlens.view.partition.reasons import reason_text
+from aotlens.view.partition.saved import layer_value_name, owning, saved_total
 from aotlens.view.quantities import human_bytes
-from aotlens.view.reasons import reason_text
-from aotlens.view.saved import layer_value_name, owning, saved_total
 from aotlens.view.tabs.saved import same_layer
 from lsp_server.app import Server
 from lsp_server.tracer import Result

@@ -21,7 +21,7 @@ from aotlens.render.html.build import html_page
 from aotlens.render.markdown import difference_markdown
 from aotlens.render.text.difference import difference_lines
 from aotlens.render.text.report import Shown, report_text
-from aotlens.view.saved import alive_anyway, owning, recomputed_total, saved_total
+from aotlens.view.partition.saved import alive_anyway, owning, recomputed_total, saved_total
 from aotlens.view.step_memory.step import fit_lines
 from aotlens.view.tabs import changes, diagnostics, fit, kernels, ledger, memory, saved, wrapper
 from aotlens.view.tabs.overview import overview

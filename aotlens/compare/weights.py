@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from aotlens.model.report import LineCost, PhaseCost, Span, Stage, Target
+from aotlens.view.partition.saved import owning_recomputed
 from aotlens.view.quantities import applied_steps, call_count
-from aotlens.view.saved import owning_recomputed
 
 __all__ = ["Weights", "phase_program", "total_weights", "weights_by_line"]
 

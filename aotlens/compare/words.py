@@ -8,8 +8,8 @@ from aotlens.compare.line_pairs import Line
 from aotlens.compare.saved import SavedChange
 from aotlens.compare.weights import Weights
 from aotlens.model.spans import line_of, shown_path
+from aotlens.view.partition.saved import name_with_node
 from aotlens.view.quantities import counted, human_bytes, human_us, signed, signed_bytes, signed_us
-from aotlens.view.saved import name_with_node
 
 __all__ = ["Total", "line_facts", "line_label", "line_weights", "node_text", "saved_text", "totals"]
 

@@ -16,8 +16,8 @@ from aotlens.model.report import (
     Span,
     Target,
 )
+from aotlens.view.partition.saved import value_name
 from aotlens.view.quantities import each_of, human_bytes, percent
-from aotlens.view.saved import value_name
 
 RULES: tuple[Rule, ...] = (
     Rule(

@@ -22,9 +22,9 @@ from aotlens.model.spans import lines_text
 from aotlens.view.kernels import floor_text, moved_bytes, occupancy_text
 from aotlens.view.ledger import aliasing
 from aotlens.view.names import first_names, op_name
+from aotlens.view.partition.reasons import why_text
+from aotlens.view.partition.saved import name_at_expression
 from aotlens.view.quantities import human_bytes, human_flops, human_us, multiplied
-from aotlens.view.reasons import why_text
-from aotlens.view.saved import name_at_expression
 from lsp_server.index import Spot, saved_bytes_inside
 from lsp_server.translate.wording import code, of_op, shapes, shortened, step_cost
 

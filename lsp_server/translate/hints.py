@@ -7,9 +7,9 @@ from lsprotocol import types
 from aotlens.model.report import Input, SavedValue, Span, Variable
 from aotlens.model.spans import line_text
 from aotlens.view.ledger import is_mutated
+from aotlens.view.partition.reasons import why_text
+from aotlens.view.partition.saved import name_at_expression
 from aotlens.view.quantities import human_bytes
-from aotlens.view.reasons import why_text
-from aotlens.view.saved import name_at_expression
 from lsp_server.settings import Settings
 from lsp_server.translate.ranges import overlaps, span_range
 from lsp_server.translate.wording import STALE, code, markup, shapes

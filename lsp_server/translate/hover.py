@@ -12,6 +12,8 @@ from aotlens.model.report import Input, Memory, Span, Target
 from aotlens.model.spans import line_text
 from aotlens.view.ledger import handling, is_mutated, kind_name
 from aotlens.view.names import node_in_phase
+from aotlens.view.partition.reasons import budget_text
+from aotlens.view.partition.saved import recomputed_total, saved_total
 from aotlens.view.quantities import (
     applied_steps,
     counted,
@@ -20,8 +22,6 @@ from aotlens.view.quantities import (
     target_summary,
     timings_summary,
 )
-from aotlens.view.reasons import budget_text
-from aotlens.view.saved import recomputed_total, saved_total
 from lsp_server.document import Document
 from lsp_server.index import contains
 from lsp_server.positions import char_index

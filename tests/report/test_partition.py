@@ -10,8 +10,8 @@ from aotlens.model import Certificate, FrontierPoint
 from aotlens.render.text.activations import partition_lines
 from aotlens.render.text.layout import Page, to_text
 from aotlens.render.text.tradeoffs import what_if_lines
-from aotlens.view.frontier import FrontierRow, chosen_point, frontier_rows
-from aotlens.view.reasons import budget_text, certificate_text, listed, why_text
+from aotlens.view.partition.frontier import FrontierRow, chosen_point, frontier_rows
+from aotlens.view.partition.reasons import budget_text, certificate_text, listed, why_text
 from tests.conftest import Golden
 from tests.report.sample import chosen_partition
 

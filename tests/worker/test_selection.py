@@ -14,7 +14,7 @@ from aotlens.model.codec import decode
 from aotlens.model.edits import edited
 from aotlens.model.report import Report, Target, Totals, WhatIf
 from aotlens.session.trace import trace
-from aotlens.view.selection import (
+from aotlens.view.partition.selection import (
     change_of,
     policy_file_text,
     policy_option,

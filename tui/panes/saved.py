@@ -8,8 +8,8 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from aotlens.model.report import RecomputedValue, SavedValue, WhatIf
-from aotlens.view.reasons import reason_text
-from aotlens.view.selection import change_of, opposite
+from aotlens.view.partition.reasons import reason_text
+from aotlens.view.partition.selection import change_of, opposite
 from aotlens.view.tabs.saved import (
     by_bytes,
     largest_recomputed,

@@ -15,9 +15,8 @@ from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.render.text.tradeoffs import tradeoff_lines
 from aotlens.view.fold import Fold, fold
 from aotlens.view.origins import own_choice_text
-from aotlens.view.quantities import counted, human_bytes, human_flops
-from aotlens.view.reasons import budget_text, certificate_text, overruled_text, reason_text
-from aotlens.view.saved import (
+from aotlens.view.partition.reasons import budget_text, certificate_text, overruled_text, reason_text
+from aotlens.view.partition.saved import (
     alive_anyway,
     owning,
     owning_recomputed,
@@ -26,6 +25,7 @@ from aotlens.view.saved import (
     unknown_size,
     value_label,
 )
+from aotlens.view.quantities import counted, human_bytes, human_flops
 
 Value = TypeVar("Value", SavedValue, RecomputedValue)
 

@@ -6,9 +6,9 @@ from rich.text import Text
 
 from aotlens.model.partition import Partition, WhatIf
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
-from aotlens.view.frontier import FrontierRow, frontier_rows, own_choice_label
+from aotlens.view.partition.frontier import FrontierRow, frontier_rows, own_choice_label
+from aotlens.view.partition.reasons import listed, named
 from aotlens.view.quantities import change_text, counted, human_bytes, human_flops
-from aotlens.view.reasons import listed, named
 
 FRONTIER_ROWS = 8
 CHOSEN = "◀ this one"

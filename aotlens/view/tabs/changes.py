@@ -8,8 +8,8 @@ from aotlens.compare.saved import saved_changes as saved_difference
 from aotlens.model.report import Target
 from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, fold
+from aotlens.view.partition.saved import layer_value_name
 from aotlens.view.quantities import call_count, counted, signed, signed_bytes
-from aotlens.view.saved import layer_value_name
 from aotlens.view.tabs.tables.rows import Line, Link, Part
 
 

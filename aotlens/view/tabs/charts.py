@@ -10,7 +10,7 @@ from math import ceil, log10
 
 from aotlens.model.report import Memory, Partition, Target
 from aotlens.model.spans import line_text
-from aotlens.view.frontier import chosen_point
+from aotlens.view.partition.frontier import chosen_point
 from aotlens.view.quantities import human_bytes, human_flops
 from aotlens.view.tabs.memory import peak_row
 from aotlens.view.tabs.tradeoffs import work_scale

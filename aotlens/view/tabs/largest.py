@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from aotlens.model.report import Memory, SavedValue, Target
 from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, alive_folds, fold, lifetime
+from aotlens.view.partition.reasons import reason_text
+from aotlens.view.partition.saved import layer_value_name, owning, same_named, with_node
 from aotlens.view.plots import plot
 from aotlens.view.quantities import counted, human_bytes
-from aotlens.view.reasons import reason_text
-from aotlens.view.saved import layer_value_name, owning, same_named, with_node
 from aotlens.view.tabs.saved import by_bytes, in_first_layer, same_layer, saved_link
 from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
 

@@ -11,8 +11,8 @@ from aotlens.view.ledger import kind_name
 from aotlens.view.logs import UNKNOWN_WHY, listed_text, processes_text, unknown_kinds_text
 from aotlens.view.names import first_names, node_in_phase
 from aotlens.view.origins import unknown_text
+from aotlens.view.partition.saved import saved_total
 from aotlens.view.quantities import call_count, counted, human_bytes, human_ms, per_call
-from aotlens.view.saved import saved_total
 from aotlens.view.tabs.actions import action_lines, diagnostic_lines
 from aotlens.view.tabs.dynamo import DYNAMO, dynamo_lines, dynamo_part
 from aotlens.view.tabs.gpu import blocker_lines, costly_lines, gpu_parts

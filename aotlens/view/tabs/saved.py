@@ -1,6 +1,6 @@
 """Rows of saved and recomputed values, each with its reason.
 
-Names and totals come from `aotlens.view.saved`.
+Names and totals come from `aotlens.view.partition.saved`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from aotlens.model.report import Certificate, Partition, RecomputedValue, SavedValue, Target
 from aotlens.model.spans import line_of, line_text, own_first, texts
 from aotlens.view.fold import in_layer
-from aotlens.view.plots import bar
-from aotlens.view.quantities import human_bytes, human_flops
-from aotlens.view.reasons import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
-from aotlens.view.saved import (
+from aotlens.view.partition.reasons import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
+from aotlens.view.partition.saved import (
     alive_anyway_bytes,
     layer_value_name,
     owning_recomputed,
@@ -21,6 +19,8 @@ from aotlens.view.saved import (
     value_name,
     with_node,
 )
+from aotlens.view.plots import bar
+from aotlens.view.quantities import human_bytes, human_flops
 from aotlens.view.tabs.tables.rows import (
     Cells,
     Column,

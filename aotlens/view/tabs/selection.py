@@ -7,14 +7,14 @@ from pathlib import Path
 from aotlens.diagnostics.checkpoint_selection import checkpoint_edits
 from aotlens.model.edits import edited, unified_diff
 from aotlens.model.report import Fix, Target, WhatIf
-from aotlens.view.quantities import change_text, counted, human_bytes, human_flops
-from aotlens.view.selection import (
+from aotlens.view.partition.selection import (
     checkpoint_call,
     policy_file_text,
     policy_option,
     selective_checkpoint_text,
     selective_saves,
 )
+from aotlens.view.quantities import change_text, counted, human_bytes, human_flops
 from aotlens.view.tabs.tables.rows import Line, Part
 
 __all__ = [

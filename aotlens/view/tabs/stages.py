@@ -8,8 +8,8 @@ from aotlens.model.report import Stage, StageNode, Target
 from aotlens.model.spans import line_of, line_text
 from aotlens.view.lineage import PARTITION, Fate, Lineage, Step
 from aotlens.view.names import bare_op, first_names
+from aotlens.view.partition.reasons import reason_text
 from aotlens.view.quantities import call_count, counted, human_bytes
-from aotlens.view.reasons import reason_text
 from aotlens.view.stage_rows import AlignedRow, Alignment, summary
 from aotlens.view.tabs.drawn_graph.graph import node_link, operation
 from aotlens.view.tabs.drawn_graph.layers import kind_of, over_layers

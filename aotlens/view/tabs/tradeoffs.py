@@ -6,10 +6,10 @@ from itertools import pairwise
 from math import log
 
 from aotlens.model.report import Partition, WhatIf
-from aotlens.view.frontier import chosen_point, own_choice_label
+from aotlens.view.partition.frontier import chosen_point, own_choice_label
+from aotlens.view.partition.reasons import budget_text, listed, named
 from aotlens.view.plots import plot
 from aotlens.view.quantities import change_text, counted, human_bytes, human_flops
-from aotlens.view.reasons import budget_text, listed, named
 from aotlens.view.tabs.tables.rows import Line, Part
 
 PLOT_WIDTH, PLOT_HEIGHT = 40, 5

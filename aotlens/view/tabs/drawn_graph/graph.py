@@ -7,8 +7,8 @@ from functools import cached_property
 from aotlens.model.report import Partition, RecomputedValue, SavedValue, Stage, StageNode, Target
 from aotlens.model.spans import line_of, line_text
 from aotlens.view.names import without_default
+from aotlens.view.partition.reasons import reason_text
 from aotlens.view.quantities import call_count, human_bytes
-from aotlens.view.reasons import reason_text
 from aotlens.view.tabs.drawn_graph.layers import over_layers
 from aotlens.view.tabs.tables.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part, size_part
 

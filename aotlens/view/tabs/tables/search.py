@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from aotlens.model.report import Stage, Target
 from aotlens.view.ledger import kind_name
-from aotlens.view.saved import value_name
+from aotlens.view.partition.saved import value_name
 from aotlens.view.tabs.kernels import kernel_key
 from aotlens.view.tabs.tables.rows import Jump, in_order
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from aotlens.model.report import BudgetResult, Certificate, Partition, RecomputedValue, SavedValue, Span
 from aotlens.model.spans import text_of
 from aotlens.view.names import first_names, without_number
+from aotlens.view.partition.saved import value_name
 from aotlens.view.quantities import human_bytes, human_flops, percent
-from aotlens.view.saved import value_name
 from aotlens.view.shorten import shortened
 
 MOST_NAMES = 3
