@@ -24,7 +24,7 @@ from aotlens.render.text.report import Shown, report_text
 from aotlens.view.partition.saved import alive_anyway, owning, recomputed_total, saved_total
 from aotlens.view.step_memory.step import fit_lines
 from aotlens.view.tabs import changes, diagnostics, fit, kernels, ledger, memory, saved, wrapper
-from aotlens.view.tabs.overview import overview
+from aotlens.view.tabs.overview.screen import overview
 from aotlens.view.tabs.tables.rows import Line, Listing
 from lsp_server.index import build
 from lsp_server.settings import Settings

@@ -9,7 +9,7 @@ from aotlens.model.source import Cost
 from aotlens.render.text.actions import action_lines
 from aotlens.render.text.layout import Page, to_text
 from aotlens.view.actions import MOST_ACTIONS, NOTHING_TO_DO, what_to_do
-from aotlens.view.tabs.overview import ACTIONS, overview
+from aotlens.view.tabs.overview.screen import ACTIONS, overview
 from tests.report.sample import sample_report, span, training_target
 
 HERE = span("self.up(x)")

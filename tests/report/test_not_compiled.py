@@ -7,7 +7,7 @@ from aotlens.model.codec import dumps, loads
 from aotlens.model.eager import NotCompiled
 from aotlens.model.report import Diagnostic
 from aotlens.render.text.report import report_text
-from aotlens.view.tabs.overview import overview
+from aotlens.view.tabs.overview.screen import overview
 from aotlens.view.tabs.tables.rows import Part
 from aotlens.view.tabs.trace_state import TraceState, state_parts
 from tests.report.sample import sample_report, span

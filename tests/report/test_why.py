@@ -15,7 +15,7 @@ from aotlens.render.text.closing import Closing, closing_text
 from aotlens.render.text.report import Shown, report_text
 from aotlens.render.text.why import why_text
 from aotlens.view.tabs.dynamo import all_dynamo_lines
-from aotlens.view.tabs.overview import overview
+from aotlens.view.tabs.overview.screen import overview
 from aotlens.view.why import dynamo_summary, problems
 from tests.report.dynamo_sample import sample_dynamo, span_at
 from tests.report.sample import sample_report

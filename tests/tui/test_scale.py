@@ -9,8 +9,8 @@ from textual.screen import Screen
 
 from aotlens.model import Report, Span, Target
 from aotlens.model.spans import texts
-from aotlens.view.tabs import overview as view
 from aotlens.view.tabs.drawn_graph import graph
+from aotlens.view.tabs.overview import screen as view
 from aotlens.view.tabs.tables.rows import Line
 from tests.report.sample import sample_report
 from tests.tui.driving import NARROW, drive, lines, rows, settle, table

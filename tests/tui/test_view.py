@@ -12,9 +12,9 @@ from aotlens.model.spans import file_key
 from aotlens.view.ledger import aliasing
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import call_count, gutter_size, signed_bytes
-from aotlens.view.tabs.largest import alive_lines, memory_plot
 from aotlens.view.tabs.ledger import guard_lines, output_details, side_effect_lines
 from aotlens.view.tabs.marks import Mark, line_marks, mark_text
+from aotlens.view.tabs.overview.largest import alive_lines, memory_plot
 from aotlens.view.tabs.source import SourceStore, from_text
 from aotlens.view.tabs.spans import LineIndex
 from aotlens.view.tabs.syntax import python

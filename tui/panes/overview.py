@@ -5,7 +5,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.widget import Widget
 
-from aotlens.view.tabs.overview import Overview, overview
+from aotlens.view.tabs.overview.screen import Overview, overview
 from aotlens.view.tabs.spans import covers
 from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList

@@ -8,7 +8,6 @@ from aotlens.render.html.encode import Encoder, Json
 from aotlens.render.html.graphs import graph_choice, stage_choice
 from aotlens.render.html.plots import chart_block
 from aotlens.view.kernels import kernel_texts
-from aotlens.view.tabs.actions import action_lines
 from aotlens.view.tabs.charts import frontier_chart, memory_chart
 from aotlens.view.tabs.diagnostics import diagnostic_details, diagnostic_listing
 from aotlens.view.tabs.dynamo import all_dynamo_lines
@@ -36,7 +35,8 @@ from aotlens.view.tabs.memory import (
     curve_listing,
     memory_total,
 )
-from aotlens.view.tabs.overview import ACTIONS, BLOCKERS, COSTLY, FOUND, SAVED, STEPS, overview, titled
+from aotlens.view.tabs.overview.actions import action_lines
+from aotlens.view.tabs.overview.screen import ACTIONS, BLOCKERS, COSTLY, FOUND, SAVED, STEPS, overview, titled
 from aotlens.view.tabs.ranks import RANKS, rank_lines
 from aotlens.view.tabs.saved import (
     by_bytes,

@@ -13,11 +13,11 @@ from aotlens.view.names import first_names, node_in_phase
 from aotlens.view.origins import unknown_text
 from aotlens.view.partition.saved import saved_total
 from aotlens.view.quantities import call_count, counted, human_bytes, human_ms, per_call
-from aotlens.view.tabs.actions import action_lines, diagnostic_lines
 from aotlens.view.tabs.dynamo import DYNAMO, dynamo_lines, dynamo_part
-from aotlens.view.tabs.gpu import blocker_lines, costly_lines, gpu_parts
-from aotlens.view.tabs.largest import MOST_SAVED, alive_lines, memory_plot, peak_link, saved_lines
 from aotlens.view.tabs.ledger import sites_link
+from aotlens.view.tabs.overview.actions import action_lines, diagnostic_lines
+from aotlens.view.tabs.overview.gpu import blocker_lines, costly_lines, gpu_parts
+from aotlens.view.tabs.overview.largest import MOST_SAVED, alive_lines, memory_plot, peak_link, saved_lines
 from aotlens.view.tabs.ranks import RANKS, rank_lines
 from aotlens.view.tabs.tables.rows import VERDICT_ROLES, Jump, Line, Link, Part
 from aotlens.view.tabs.tradeoffs import tradeoff_lines

@@ -1,0 +1,1 @@
+"""The Overview: what was compiled, what it costs, and what to fix."""
