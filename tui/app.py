@@ -21,7 +21,7 @@ from rich.text import Text
 from textual.app import App, SystemCommand
 
 from aotlens.view.progress import phase_of
-from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.source.files import SourceStore
 from aotlens.view.tabs.trace_state import (
     NOT_RECORDED,
     TraceState,

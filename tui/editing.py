@@ -11,7 +11,7 @@ from textual.app import App, SuspendNotSupported
 
 from aotlens.model.edits import edited
 from aotlens.view.tabs.diagnostics import difference
-from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.source.files import SourceStore
 from tui.editor import editor_command
 from tui.endings import leaving_interrupts_alone
 from tui.screens import ConfirmScreen

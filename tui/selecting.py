@@ -20,7 +20,7 @@ from aotlens.view.tabs.selection import (
     file_offers,
     offer_lines,
 )
-from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.source.files import SourceStore
 from tui.editing import files_of
 from tui.messages import EditsTried, SelectionWeighed
 from tui.screens import ConfirmScreen

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher
 
-from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.source.files import SourceStore
 from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
 from tui.keys import WORKBENCH_BINDINGS, bind
 from tui.layout import WORKBENCH_CSS

@@ -13,11 +13,11 @@ from aotlens.view.ledger import aliasing
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import call_count, gutter_size, signed_bytes
 from aotlens.view.tabs.ledger import guard_lines, output_details, side_effect_lines
-from aotlens.view.tabs.marks import Mark, line_marks, mark_text
 from aotlens.view.tabs.overview.largest import alive_lines, memory_plot
-from aotlens.view.tabs.source import SourceStore, from_text
-from aotlens.view.tabs.spans import LineIndex
-from aotlens.view.tabs.syntax import python
+from aotlens.view.tabs.source.files import SourceStore, from_text
+from aotlens.view.tabs.source.marks import Mark, line_marks, mark_text
+from aotlens.view.tabs.source.spans import LineIndex
+from aotlens.view.tabs.source.syntax import python
 from aotlens.view.tabs.tables.columns import Measures, fitted_widths, measures, sized
 from aotlens.view.tabs.tables.rows import Column, LazyRows, Link, Listing, in_order, matching
 from aotlens.view.tabs.targets import row_of, target_listing

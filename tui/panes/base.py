@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widget import Widget
 
-from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.source.files import SourceStore
 from aotlens.view.tabs.tables.rows import Line, Link
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable

@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from aotlens.model.report import Diagnostic, Fix
 from aotlens.view.tabs.diagnostics import diagnostic_details, diagnostic_listing
-from aotlens.view.tabs.marks import all_diagnostics
+from aotlens.view.tabs.source.marks import all_diagnostics
 from tui.keys import bind
 from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList

@@ -18,7 +18,7 @@ from aotlens.view.tabs.kernels import (
     line_details,
     line_listing,
 )
-from aotlens.view.tabs.source import from_text
+from aotlens.view.tabs.source.files import from_text
 from aotlens.view.tabs.tables.rows import Line
 from tui.keys import LEFT, RIGHT, bind
 from tui.panes.base import Pane, Subject

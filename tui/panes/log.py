@@ -5,7 +5,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.widget import Widget
 
-from aotlens.view.tabs.source import from_text
+from aotlens.view.tabs.source.files import from_text
 from tui.panes.base import Pane, Subject
 from tui.widgets.code import CodeView
 

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from aotlens.view.tabs.overview.screen import Overview, overview
-from aotlens.view.tabs.spans import covers
+from aotlens.view.tabs.source.spans import covers
 from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList
 

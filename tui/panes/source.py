@@ -12,8 +12,8 @@ from textual.geometry import Region
 from aotlens.model.source import Span
 from aotlens.model.spans import file_key
 from aotlens.view.quantities import gutter_size
-from aotlens.view.tabs.marks import NO_MARK, SEVERITY_LETTERS, Mark, Marks, line_marks, mark_text
-from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.source.files import SourceStore
+from aotlens.view.tabs.source.marks import NO_MARK, SEVERITY_LETTERS, Mark, Marks, line_marks, mark_text
 from aotlens.view.tabs.tables.rows import Link
 from tui.widgets.code import CodeView
 

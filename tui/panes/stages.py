@@ -9,7 +9,7 @@ from textual.widget import Widget
 from aotlens.view.lineage import PARTITION, Lineage
 from aotlens.view.stage_rows import AlignedRow, Alignment, aligned
 from aotlens.view.tabs.drawn_graph.graph import first_operator, node_listing
-from aotlens.view.tabs.source import from_text
+from aotlens.view.tabs.source.files import from_text
 from aotlens.view.tabs.stages import (
     MARKS,
     DiffRecord,

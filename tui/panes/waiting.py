@@ -4,7 +4,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from aotlens.model.failure import Failure
-from aotlens.view.tabs.source import from_text
+from aotlens.view.tabs.source.files import from_text
 from aotlens.view.tabs.tables.rows import Line
 from aotlens.view.tabs.trace_state import failure_lines
 from tui.panes.registry import LOG_KEY

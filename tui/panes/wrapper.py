@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from aotlens.model.report import WrapperStep
-from aotlens.view.tabs.source import from_text
+from aotlens.view.tabs.source.files import from_text
 from aotlens.view.tabs.wrapper import ordered_steps, step_at, step_details, step_listing
 from tui.panes.base import Pane, Subject
 from tui.widgets.code import CodeView

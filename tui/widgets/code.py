@@ -16,9 +16,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from aotlens.model.spans import file_key
-from aotlens.view.tabs.source import SourceText, from_text
-from aotlens.view.tabs.spans import lines_of
-from aotlens.view.tabs.syntax import Colouring, plain, python
+from aotlens.view.tabs.source.files import SourceText, from_text
+from aotlens.view.tabs.source.spans import lines_of
+from aotlens.view.tabs.source.syntax import Colouring, plain, python
 from aotlens.view.tabs.tables.rows import NO_LINK, Link
 from tui.keys import bind
 from tui.widgets.theme import look_style

@@ -8,7 +8,7 @@ from rich.text import Text
 from textual import events
 from textual.binding import BindingType
 
-from aotlens.view.tabs.spans import LineIndex
+from aotlens.view.tabs.source.spans import LineIndex
 from aotlens.view.tabs.tables.columns import GAP, Measures, fitted_widths, measures, sized
 from aotlens.view.tabs.tables.rows import Cells, Column, Group, LazyRows, Link, Listing, Part, matching, part
 from aotlens.view.tabs.tables.sorting import Sort, clicked_sort, next_sort, sorted_positions

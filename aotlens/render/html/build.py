@@ -13,8 +13,8 @@ from aotlens.render.html.encode import Encoder, Json
 from aotlens.render.html.fit_tab import fit_target, snapshot_target
 from aotlens.render.html.tabs import dynamo_tabs, tabs
 from aotlens.view.quantities import human_bytes, target_summary
-from aotlens.view.tabs.marks import SEVERITY_LETTERS, line_marks
-from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.source.files import SourceStore
+from aotlens.view.tabs.source.marks import SEVERITY_LETTERS, line_marks
 from aotlens.view.tabs.targets import target_address, target_title
 from aotlens.view.why import dynamo_summary
 

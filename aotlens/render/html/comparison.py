@@ -18,7 +18,7 @@ from aotlens.view.tabs.side_by_side import (
     step_listing,
     summary_lines,
 )
-from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.source.files import SourceStore
 
 __all__ = ["comparison_page"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from aotlens.model.report import Span
-from aotlens.view.tabs.source import SourceStore, SourceText, from_text
-from aotlens.view.tabs.syntax import python
+from aotlens.view.tabs.source.files import SourceStore, SourceText, from_text
+from aotlens.view.tabs.source.syntax import python
 from aotlens.view.tabs.tables.rows import Cell, Line, Link, Listing, Part
 
 __all__ = ["Encoder", "Json"]

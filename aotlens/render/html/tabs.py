@@ -26,7 +26,6 @@ from aotlens.view.tabs.ledger import (
     output_listing,
     side_effect_lines,
 )
-from aotlens.view.tabs.marks import all_diagnostics
 from aotlens.view.tabs.memory import (
     alive_details,
     alive_listing,
@@ -47,6 +46,7 @@ from aotlens.view.tabs.saved import (
     saved_listing,
     totals,
 )
+from aotlens.view.tabs.source.marks import all_diagnostics
 from aotlens.view.tabs.tables.rows import Line
 from aotlens.view.tabs.tradeoffs import choice_lines
 from aotlens.view.tabs.wrapper import ordered_steps, step_listing

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from aotlens.model.edits import edited
 from aotlens.model.report import Diagnostic, Fix, Report, Target
 from aotlens.model.spans import line_of, line_text
-from aotlens.view.tabs.marks import SEVERITY_LETTERS, SEVERITY_ORDER, all_diagnostics
+from aotlens.view.tabs.source.marks import SEVERITY_LETTERS, SEVERITY_ORDER, all_diagnostics
 from aotlens.view.tabs.tables.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
 
 DIAGNOSTIC_COLUMNS = (

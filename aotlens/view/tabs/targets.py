@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aotlens.model.spans import line_of
 from aotlens.view.logs import ranks_text
 from aotlens.view.quantities import multiplied, signature
-from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
+from aotlens.view.tabs.source.marks import SEVERITY_LETTERS, all_diagnostics
 from aotlens.view.tabs.tables.rows import Cells, Column, LazyRows, Link, Listing, Part, size_part
 
 if TYPE_CHECKING:  # the first screen of the app loads without the report's records

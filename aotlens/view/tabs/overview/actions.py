@@ -6,7 +6,7 @@ from aotlens.model.report import Report, Target
 from aotlens.model.spans import line_text
 from aotlens.view.actions import NOTHING_TO_DO, Action, what_to_do
 from aotlens.view.tabs.diagnostics import diagnostic_key, severity_part
-from aotlens.view.tabs.marks import all_diagnostics
+from aotlens.view.tabs.source.marks import all_diagnostics
 from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
 
 MOST_DIAGNOSTICS = 6

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # pygments loads for as long as the app's first screen takes to draw
-    from aotlens.view.tabs.tokens import Run
+    from aotlens.view.tabs.source.tokens import Run
 
 WHOLE = 4000
 """Lines up to which a text is lexed from its start; longer ones are lexed line by line as they are shown,
@@ -28,7 +28,7 @@ def plain(number: int, line: str) -> Sequence[Run]:
 
 def python(lines: Sequence[str]) -> Colouring:
     """Return the colouring of a Python text."""
-    from aotlens.view.tabs.tokens import runs  # with pygments
+    from aotlens.view.tabs.source.tokens import runs  # with pygments
 
     if len(lines) > WHOLE:
         known: dict[int, Sequence[Run]] = {}
