@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from aotlens.fit.advice.checkpoints_once import FUNCTION as CHECKPOINT_ONCE
-from aotlens.fit.advice.chunked_loss import FUNCTION
+from aotlens.fit.advice.edits.checkpoints_once import FUNCTION as CHECKPOINT_ONCE
+from aotlens.fit.advice.edits.chunked_loss import FUNCTION
+from aotlens.fit.advice.edits.optimizers import eight_bit_optimizer
+from aotlens.fit.advice.edits.step_in_backward import FUNCTION as STEP_IN_BACKWARD
 from aotlens.fit.advice.jobs import NameFact, NamesOutcome
-from aotlens.fit.advice.optimizers import eight_bit_optimizer
 from aotlens.fit.advice.rules import Script
-from aotlens.fit.advice.step_in_backward import FUNCTION as STEP_IN_BACKWARD
 from aotlens.model.fit import Fit, FitMoment, KindBytes, PhasePeak
 
 TEXT = """\

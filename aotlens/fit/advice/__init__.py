@@ -6,7 +6,7 @@ The parent loads no torch. Scripts run in forks of one child process, `server`.
 |---|---|
 | `proposals` | the records of an edit and of what the rules read |
 | `step` | the training step in the source: forward, backward, the batch's names |
-| `checkpoints`, `accumulation`, … | one kind of edit each |
+| `edits` | a package with one kind of edit in each module |
 | `rules` | all kinds, the cheapest first |
 | `trials`, `server`, `training`, `names` | runs of edited copies: peak, comparison, names at the backward |
 | `comparison` | whether the training with an edit is the training without it |

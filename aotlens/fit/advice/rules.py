@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from aotlens.fit.advice.accumulation import micro_batches
-from aotlens.fit.advice.checkpoints import checkpoints
-from aotlens.fit.advice.chunked_loss import chunked_losses
-from aotlens.fit.advice.contexts import autocast, offload
-from aotlens.fit.advice.evaluation import evaluations_in_parts, evaluations_without_gradients
-from aotlens.fit.advice.gradients import deletions, end_deletions, gradients_to_none, moved_zero_grad
-from aotlens.fit.advice.graph_budgets import graph_budgets
+from aotlens.fit.advice.edits.accumulation import micro_batches
+from aotlens.fit.advice.edits.checkpoints import checkpoints
+from aotlens.fit.advice.edits.chunked_loss import chunked_losses
+from aotlens.fit.advice.edits.contexts import autocast, offload
+from aotlens.fit.advice.edits.evaluation import evaluations_in_parts, evaluations_without_gradients
+from aotlens.fit.advice.edits.gradients import deletions, end_deletions, gradients_to_none, moved_zero_grad
+from aotlens.fit.advice.edits.graph_budgets import graph_budgets
+from aotlens.fit.advice.edits.optimizers import optimizer_kernels
+from aotlens.fit.advice.edits.step_in_backward import steps_in_backward
 from aotlens.fit.advice.jobs import NamesOutcome
-from aotlens.fit.advice.optimizers import optimizer_kernels
 from aotlens.fit.advice.proposals import Proposal, Rule, Site
 from aotlens.fit.advice.step import backward_ordinal, find_step
-from aotlens.fit.advice.step_in_backward import steps_in_backward
 from aotlens.fixes.source import Source
 from aotlens.model.edits import edited
 from aotlens.model.fit import Fit

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotlens.fit.advice.combination import combined
+from aotlens.fit.advice.edits.optimizers import eight_bit_optimizer
 from aotlens.fit.advice.floor import floor_of
-from aotlens.fit.advice.optimizers import eight_bit_optimizer
 from aotlens.fit.advice.proposals import Proposal
 from aotlens.fit.advice.rules import Script
 from aotlens.fit.advice.search_state import INEXACT_COST, Search, Tested

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from aotlens.fit.advice.counted_targets import counted_loss
-from aotlens.fit.advice.gradients import owner_of_call
+from aotlens.fit.advice.edits.counted_targets import counted_loss
+from aotlens.fit.advice.edits.gradients import owner_of_call
 from aotlens.fit.advice.jobs import NameFact
 from aotlens.fit.advice.proposals import Proposal, Site, proposal
 from aotlens.fit.advice.step import INDENT, TrainingStep, backward_calls, lines_of, names_in

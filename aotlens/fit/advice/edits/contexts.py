@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from aotlens.fit.advice.gradients import owner_of_call
+from aotlens.fit.advice.edits.gradients import owner_of_call
 from aotlens.fit.advice.proposals import Proposal, Site, proposal
 from aotlens.fit.advice.step import TrainingStep, wrapped
 

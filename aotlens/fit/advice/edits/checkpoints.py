@@ -11,7 +11,7 @@
 import ast
 from collections.abc import Iterator
 
-from aotlens.fit.advice.checkpoints_once import with_buffers
+from aotlens.fit.advice.edits.checkpoints_once import with_buffers
 from aotlens.fit.advice.proposals import Proposal, Site, add_import, proposal
 from aotlens.fixes.source import Source
 

@@ -9,7 +9,7 @@ gradients.
 import ast
 from collections.abc import Iterator
 
-from aotlens.fit.advice.optimizers import constructors
+from aotlens.fit.advice.edits.optimizers import constructors
 from aotlens.fit.advice.proposals import Proposal, Site, proposal
 from aotlens.fixes.source import Source
 from aotlens.model.source import Edit, Span

@@ -1,0 +1,1 @@
+"""One kind of edit in each module; `rules` beside this package lists them in order."""
