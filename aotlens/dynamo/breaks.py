@@ -52,7 +52,7 @@ class BreakFacts:
     is_users: bool
     """Whether the function that Dynamo was compiling is the user's."""
     caller: str
-    """The function around the user's line; empty where none is known."""
+    """What a wrapper of torch's calls, else the function around the user's line; empty if unknown."""
     related: tuple[Related, ...] = ()
     splits: dict[str, None] = field(default_factory=dict)
     compilations: dict[str, None] = field(default_factory=dict)
@@ -74,9 +74,12 @@ class Breaks:
         texts = (facts.lines[file, line] for facts in self._facts.values() if (file, line) in facts.lines)
         return next(texts, "")
 
-    def add(self, loss: DynamoLoss) -> None:
-        """Record a break; a known break is updated."""
-        facts = _facts(loss)
+    def add(self, loss: DynamoLoss, wrapped: str = "") -> None:
+        """Record a break; a known break is updated.
+
+        `wrapped` is the name of what a wrapper of torch's calls, if Dynamo was compiling one.
+        """
+        facts = _facts(loss, wrapped)
         in_eager = self._eager_caller(loss)
         if in_eager is not None:
             in_eager.compilations |= facts.compilations
@@ -133,9 +136,9 @@ def is_limit(loss: DynamoLoss) -> bool:
     return loss.effect is None and "recompile_limit" in loss.message
 
 
-def _facts(loss: DynamoLoss) -> BreakFacts:
+def _facts(loss: DynamoLoss, wrapped: str) -> BreakFacts:
     index = user_frame(loss.frames)
-    owner = user_qualname(loss.root.co_qualname, loss.root.co_filename)
+    owner = wrapped or user_qualname(loss.root.co_qualname, loss.root.co_filename)
     what, explanation, hint = message_parts(loss.message)
     effect: BreakEffect = "error" if loss.is_error else _effect(loss)
     related: tuple[Related, ...] = ()
@@ -164,7 +167,7 @@ def _facts(loss: DynamoLoss) -> BreakFacts:
         owner,
         index is not None,
         is_users,
-        "" if index is None else loss.frames[index].name,
+        wrapped or ("" if index is None else loss.frames[index].name),
         related,
         dict.fromkeys([owner.partition(" after ")[0]]),
         dict.fromkeys([loss.compile_id] if loss.compile_id else []),

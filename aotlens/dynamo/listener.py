@@ -103,6 +103,8 @@ class _Frame:
     code: CodeType
     owner: FunctionFacts
     part: str
+    wrapped: str = ""
+    """The name of the module or function that it calls, if it is a wrapper of torch's."""
     compile_id: str = ""
     """Empty until it is compiled."""
 
@@ -173,7 +175,8 @@ class Listener:
     def frame_begins(self, code: CodeType, wraps: Any) -> None:
         self.seen.add((code.co_filename, code.co_firstlineno))
         self.clock.begin(_FRAME, "", DYNAMO)
-        self._tracing.stack.append(_Frame(code, *self._owner(code, wraps)))
+        wrapped = "" if wraps is None else _name_of(wraps)
+        self._tracing.stack.append(_Frame(code, *self._owner(code, wraps), wrapped))
         self._tracing.depth = -1
 
     def frame_ends(self, code: CodeType) -> None:
@@ -234,15 +237,14 @@ class Listener:
         owner.skipped.setdefault((code.co_qualname, reason.partition("\n")[0], span))
 
     def loses(self, loss: DynamoLoss) -> None:
-        compile_id = self._known_id(loss.compile_id) or next(
-            (frame.compile_id for frame in reversed(self._tracing.stack) if frame.code is loss.root), ""
-        )
+        frame = next((frame for frame in reversed(self._tracing.stack) if frame.code is loss.root), None)
+        compile_id = self._known_id(loss.compile_id) or (frame.compile_id if frame is not None else "")
         loss = loss._replace(compile_id=compile_id)
         self.losses.append(loss)
         if is_limit(loss):
             self._reaches_limit(loss.root)
         else:
-            self.breaks.add(loss)
+            self.breaks.add(loss, "" if frame is None else frame.wrapped)
 
     def _reaches_limit(self, code: CodeType) -> None:
         owner, _ = self._owner(code)

@@ -18,7 +18,7 @@ from aotlens.trace.source.lines import Locate, enclosing_name, qualified_name
 
 __all__ = ["CompiledFunction", "compiled_function", "logged_frames"]
 
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d{1,9})$")
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+|<\w+>)_at_(\d{1,9})$")
 _WRAPPER_FILE = "torch/_dynamo/external_utils.py"
 _WRAPPED = re.compile(r"___check_type_id\(L\['fn'\], \d+\), type=<class '(?:\w+\.)*(\w+)'>")
 _FRAME = re.compile(r'^\s*File "(.+?)", line (\d{1,9}), in (\S+)\n\s+(.*)$', re.MULTILINE)

@@ -208,6 +208,34 @@ def test_graph_breaks_and_what_was_not_called_are_listed(tmp_path: Path) -> None
     ]
 
 
+LIBRARY_MODULES = """
+import torch
+from torch import nn
+
+unused = torch.compile(nn.Sequential(nn.Linear(4, 4)))
+norm = torch.compile(nn.Sequential(nn.BatchNorm1d(4, momentum=None)))
+norm(torch.ones(2, 4))
+double = torch.compile(lambda x: (
+    x + 1,
+    print("splits it"),
+    x * 2,
+))
+double(torch.ones(2))
+"""
+
+
+def test_modules_of_a_library_and_lambdas_have_names_and_lines_of_the_script(tmp_path: Path) -> None:
+    torch._dynamo.utils.clear_compilation_metrics()  # of the tests before
+    ran = run(tmp_path, LIBRARY_MODULES)
+    found = [(record.name, record.cause, record.span and record.span.line) for record in ran.not_compiled]
+    assert found == [
+        ("Sequential", "not called", 5),
+        ("Sequential", "graph break", 7),  # float(num_batches_tracked) inside of the batch norm
+        ("<lambda>", "graph break", 10),
+    ]
+    assert [target.name for target in ran.report().targets][-1] == "<lambda> after line 10"
+
+
 def test_a_method_of_a_module_is_what_is_compiled_and_not_its_forward(tmp_path: Path) -> None:
     ran = run(
         tmp_path,

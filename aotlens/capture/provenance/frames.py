@@ -110,7 +110,7 @@ def calling_frames() -> Frames:
     return Frames(tuple(frames))
 
 
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>\w+)_at_(?P<line>\d+)$")
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>\w+|<\w+>)_at_(?P<line>\d+)$")
 
 
 def user_qualname(qualname: str, file: str) -> str:

@@ -15,7 +15,7 @@ from aotlens.dynamo.break_messages import break_sentence
 from aotlens.model.eager import CODES, NotCompiled, NotCompiledCause
 from aotlens.model.failure import Failure
 from aotlens.model.source import Span
-from aotlens.session.collector import Collector
+from aotlens.session.collector import Collector, CompiledCallable
 from aotlens.session.dynamo.log import DynamoLog, first_line
 from aotlens.torch_api.dynamo.state import unsupported_frames
 
@@ -47,23 +47,27 @@ def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...
     """Return every record once, the most important first."""
     records = [*collector.eager_graphs, *collector.eager_calls, *log.records]
     named = {record.name for record in log.records if record.cause in ("whole function", "skipped")}
-    records += [record for record in _skipped_whole(collector) if record.name not in named]
+    records += [record for record in _skipped_whole(collector, log) if record.name not in named]
     named |= {record.name for record in records}
-    records += [record for record in _without_graph(collector, log) if record.name not in named]
+    records += [
+        record
+        for record in _without_graph(collector, log)
+        if record.cause == "not called" or record.name not in named
+    ]
     records += collector.other_backends
     return tuple(sorted(records, key=lambda record: ORDER.index(record.cause)))
 
 
 def uncaptured_failures(collector: Collector, log: DynamoLog, script: str) -> Iterator[Failure]:
     """Yield the functions of which Dynamo captured no graph, as failures of a trace."""
-    for record in (*_skipped_whole(collector), *log.layers_without_effect()):
+    for record in (*_skipped_whole(collector, log), *log.layers_without_effect()):
         file, line = (script, None) if record.span is None else (record.span.file, record.span.line)
         location = file if line is None else f"{file}:{line}"
         message = f"{location}: Dynamo does not compile `{record.name}`, so there is no graph of it"
         yield Failure("left-out", f"{message}: {record.reason}", file=file, line=line)
 
 
-def _skipped_whole(collector: Collector) -> Iterator[NotCompiled]:
+def _skipped_whole(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled]:
     """Yield each function passed to `torch.compile` that Dynamo skips as a whole, once."""
     if "torch._dynamo.utils" not in sys.modules:
         return
@@ -72,7 +76,8 @@ def _skipped_whole(collector: Collector) -> Iterator[NotCompiled]:
     seen: set[tuple[str, int]] = set()
     for file, first, reason, at_file, at_line in unsupported_frames():
         between = file.endswith(BETWEEN)
-        name = next(iter((*layers, *others)), None) if between else entries.get((file, first))
+        wrapped = next(iter((*layers, *others)), None) if between else None
+        name = _name(wrapped.function) if wrapped is not None else entries.get((file, first))
         if name is None or (file, first) in seen:
             continue
         seen.add((file, first))
@@ -81,13 +86,15 @@ def _skipped_whole(collector: Collector) -> Iterator[NotCompiled]:
             span = first_line(at_file, at_line or 1)
         elif is_first_party_file(file):
             span = first_line(file, first)
+        elif wrapped is not None:
+            span = _definition_or_site(log, wrapped)
         yield _record(name, "whole function", break_sentence(reason), span)
         for other in layers[1:] if between else ():
             why = (
                 f"after `{name}` it skips all layers of torch's that are compiled by themselves; "
                 "compile a module of your own that holds it, or call `torch.compiler.reset()` before"
             )
-            yield _record(other, "whole function", why, None)
+            yield _record(_name(other.function), "whole function", why, _definition_or_site(log, other))
 
 
 def _without_graph(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled]:
@@ -95,8 +102,8 @@ def _without_graph(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled
     for entry in collector.callables:
         if collector.has_graph(entry) or not entry.entries:
             continue
-        (file, line), name = entry.entries[0]
-        span = first_line(file, line) if is_first_party_file(file) else None
+        _, name = entry.entries[0]
+        span = _definition_or_site(log, entry)
         if any(location in log.seen for location, _ in entry.entries) or entry.call_order:
             reason = "it ran, and Dynamo found no tensor operation in it to capture"
             yield _record(name, "no graph", reason, span)
@@ -104,16 +111,27 @@ def _without_graph(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled
             yield _record(name, "not called", "it was passed to torch.compile and never called", span)
 
 
+def _definition_or_site(log: DynamoLog, entry: CompiledCallable) -> Span | None:
+    """Return the function's own first line, or where the script compiles it if a library defines it."""
+    for (file, line), name in entry.entries:
+        if is_first_party_file(file):
+            return first_line(file, line)
+        for site in log.listener.sites.of_function(file, line, name):
+            return site
+    return None
+
+
 def _record(name: str, cause: NotCompiledCause, reason: str, span: Span | None) -> NotCompiled:
     return NotCompiled(name, name, cause, reason, CODES[cause], span)
 
 
-def _layers_and_functions_of_torch(collector: Collector) -> tuple[list[str], list[str]]:
+def _layers_and_functions_of_torch(
+    collector: Collector,
+) -> tuple[list[CompiledCallable], list[CompiledCallable]]:
     """Return torch's own layers without a graph, in the order of their calls, and its own functions."""
     missing = [entry for entry in collector.callables if not (collector.has_graph(entry) or entry.is_own)]
     layers = sorted((entry for entry in missing if entry.call_order), key=lambda entry: entry.call_order)
-    others = [entry for entry in missing if not isinstance(entry.function, torch.nn.Module)]
-    return [_name(entry.function) for entry in layers], [_name(entry.function) for entry in others]
+    return layers, [entry for entry in missing if not isinstance(entry.function, torch.nn.Module)]
 
 
 def _name(function: Any) -> str:
