@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import islice
 from textwrap import shorten
 
 import torch
@@ -185,15 +186,18 @@ def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Itera
 
 
 def _about_compiled_code(collector: Collector) -> Iterator[str]:
-    for compiled in collector.compiled[:MOST_LINES]:
-        peak = human_bytes(memory_of(compiled.parts).peak_bytes)
+    peaks: dict[str, int] = {}
+    for compiled in collector.compiled:
+        peak = memory_of(compiled.parts).peak_bytes
+        peaks[compiled.qualname] = max(peak, peaks.get(compiled.qualname, 0))
+    for qualname, peak in islice(peaks.items(), MOST_LINES):
         yield (
-            f"`{compiled.qualname}` is compiled: each operator of its graph is counted on its own, without"
-            f" fusion; the memory model of its graphs predicts {peak} for one call"
+            f"`{qualname}` is compiled: each operator of its graph is counted on its own, without fusion; the"
+            f" memory model of its graphs predicts {human_bytes(peak)} for one call"
         )
-    if rest := collector.compiled[MOST_LINES:]:
-        verb = "is" if len(rest) == 1 else "are"
-        yield f"{counted(len(rest), 'more graph')} {verb} counted in the same way"
+    if (rest := len(peaks) - MOST_LINES) > 0:
+        verb = "is" if rest == 1 else "are"
+        yield f"{counted(rest, 'more function')} {verb} counted in the same way"
     for record in collector.eager_graphs[:MOST_LINES]:
         where = f" at {location(record.span)}" if record.span is not None else ""
         yield (

@@ -45,7 +45,7 @@ from aotlens.torch_api.fake.tensors import (
     is_traceable_wrapper_subclass,
     is_traceable_wrapper_subclass_type,
 )
-from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.modes import TorchDispatchMode, is_hidden_from_user_modes
 from aotlens.torch_api.operators import pytree
 
 __all__ = ["Observer", "StorageLife", "observing_memory"]
@@ -135,7 +135,7 @@ class Observer(TorchDispatchMode):
     ) -> Any:
         if any(map(is_traceable_wrapper_subclass_type, types)):
             return NotImplemented  # the wrapper runs the operator on its inner tensors, which are counted
-        if is_dynamo_compiling():
+        if is_dynamo_compiling() or is_hidden_from_user_modes():
             return func(*args, **(kwargs or {}))
         frames = self._enter(user_frames(BACKWARD_CALL))
         caller = _compiled_caller()

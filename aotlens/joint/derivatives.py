@@ -18,7 +18,7 @@ from aotlens.ir.program import Node
 from aotlens.joint.leaves import gradients_of
 from aotlens.joint.partial_backward import DefinedTangents, alias_of, defined_values, guard_count
 from aotlens.joint.records import JointProgram
-from aotlens.torch_api.modes import without_autocast
+from aotlens.torch_api.modes import hidden_from_user_modes, without_autocast
 from aotlens.unsupported import unsupported
 
 
@@ -53,7 +53,8 @@ class Derivatives:
             UnsupportedError: an operator cannot be recorded, or a size would be specialised.
         """
         while len(self._orders) < number:
-            self._orders.append(self._next_order())
+            with hidden_from_user_modes("derivative"):
+                self._orders.append(self._next_order())
         return self._orders[number - 1]
 
     def tangent_nodes(self, number: int) -> list[Node | None]:

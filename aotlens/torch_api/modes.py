@@ -29,6 +29,7 @@ __all__ = [
     "function_mode_below",
     "hidden_from_user_modes",
     "is_any_autocast_enabled",
+    "is_hidden_from_user_modes",
     "is_recording",
     "keys_without_cuda_autocast",
     "mode_callbacks",
@@ -171,6 +172,11 @@ def hidden_from_user_modes(name: str) -> Iterator[None]:
         _USER_MODES.is_on = True
         stack.callback(setattr, _USER_MODES, "is_on", False)
         yield
+
+
+def is_hidden_from_user_modes() -> bool:
+    """Return True within `hidden_from_user_modes` on this thread: what runs is the compiler's own work."""
+    return _USER_MODES.is_on
 
 
 def user_function_mode_types() -> tuple[type, ...]:

@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+import aotlens
 from aotlens.fit.observer import observing_memory
 from aotlens.fit.step import fit_of
 from aotlens.model.fit import Fit
+from aotlens.options import CompileOptions
 from aotlens.torch_api.fake.tensors import FakeTensorMode
 
 WEIGHT, HIDDEN = 4 * 8 * 16, 4 * 32 * 16
@@ -83,3 +85,23 @@ def test_each_micro_batch_has_its_own_forward_and_backward() -> None:
 
 def test_two_steps_are_too_few_to_repeat() -> None:
     assert not training_steps(is_fake=True, steps=2).is_periodic
+
+
+def penalty_steps(compiled: bool) -> Fit:
+    """Train on the gradient of an energy, a double backward."""
+    with FakeTensorMode(), observing_memory() as observer:
+        net = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 1))
+        energy = aotlens.compile(net, options=CompileOptions("eager")) if compiled else net
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, foreach=False)
+        for _ in range(4):
+            rows = torch.ones(128, 2, requires_grad=True)
+            (slope,) = torch.autograd.grad(energy(rows).sum(), rows, create_graph=True)
+            slope.pow(2).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return fit_of(observer, is_fake=True)
+
+
+def test_recording_a_derivative_is_not_counted() -> None:
+    fit, eager = penalty_steps(compiled=True), penalty_steps(compiled=False)
+    assert fit.step_peak_bytes <= eager.step_peak_bytes

@@ -27,7 +27,7 @@ from aotlens.runtime.autograd.double_backward import (
 from aotlens.runtime.autograd.undefined_tangents import PartialBackwardGraph
 from aotlens.runtime.graph_text import load_program
 from aotlens.torch_api.dynamo.state import hide_from_dynamo
-from aotlens.torch_api.modes import below_views, without_autocast
+from aotlens.torch_api.modes import below_views, hidden_from_user_modes, without_autocast
 from aotlens.torch_api.transforms import is_batched, map_over_batch
 
 Run = Callable[[list[Any]], Sequence[Any]]
@@ -145,7 +145,8 @@ class DifferentiableBackward:
                 node if is_needed else None for node, is_needed in zip(order.values, needed, strict=True)
             ]
             tangents = self._derivatives.tangent_nodes(number)
-            program = derivative_program(self._parts, f"derivative_{number}", tangents, wanted)
+            with hidden_from_user_modes("derivative"):
+                program = derivative_program(self._parts, f"derivative_{number}", tangents, wanted)
             position = {id(node): index for index, node in enumerate([*self._available, *tangents])}
             reads = [position[id(graph_input.node)] for graph_input in program.inputs]
             cached = self._programs[number, needed] = (load_program(program), reads)

@@ -20,6 +20,7 @@ from aotlens.runtime.autograd.double_backward import rerecord_obstacle
 from aotlens.runtime.autograd.tangents import BackwardWrappers, TangentText
 from aotlens.runtime.graph_text import load_program, runnable_graph
 from aotlens.runtime.module_text import TextBuilder
+from aotlens.torch_api.modes import hidden_from_user_modes
 
 Conditions = dict[tuple[type, int], str]
 """By the class of a gradient's slot and its index: the name of its condition; none if always defined."""
@@ -235,7 +236,8 @@ class PartialBackward:
         """
         graph = self._graphs.get(defined)
         if graph is None:
-            graph = self._graphs[defined] = self._make(defined)
+            with hidden_from_user_modes("partial backward"):
+                graph = self._graphs[defined] = self._make(defined)
         return graph
 
     def _make(self, defined: DefinedTangents) -> PartialBackwardGraph:
