@@ -77,6 +77,10 @@ class CompileRouter:
         """Return itself: lightning copies what it passes to `torch.compile`, and a new backend recompiles."""
         return self
 
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        """Pickle a reference: `torch.save` of a compiled module pickles its backend too."""
+        return session_router, ()
+
     def compile_graph(
         self, graph: Any, example_inputs: list[Any], **user_settings: Any
     ) -> Callable[..., Any]:
@@ -158,6 +162,15 @@ class CompileRouter:
         return not self.keep_going and (self.options.strict or is_user_error(error))
 
 
+_SESSIONS: list[CompileRouter] = []
+"""The routers of the sessions that run in this process, the innermost last."""
+
+
+def session_router() -> CompileRouter:
+    """Return the router of the running session; outside of one, a router with default options."""
+    return _SESSIONS[-1] if _SESSIONS else CompileRouter(CompileOptions(), Collector())
+
+
 def is_routed_callable(function: object) -> bool:
     """Return True if calling it compiles it: it was passed to `torch.compile` or `aotlens.compile`."""
     return any(hasattr(function, name) for name in (_ROUTED, "_torchdynamo_orig_callable", "_orig_mod"))
@@ -168,10 +181,12 @@ def intercepting_compile(router: CompileRouter) -> Iterator[None]:
     """Route both ways to compile, as functions, decorators or methods, within the block."""
     saved = torch.compile, aotlens.compile
     torch.compile, aotlens.compile = _torch_compile(torch.compile, router), _aotlens_compile(router)
+    _SESSIONS.append(router)
     try:
         with mute_fake_tensor_log():  # our message covers what they say about the user's mistakes
             yield
     finally:
+        _SESSIONS.pop()
         torch.compile, aotlens.compile = saved
 
 

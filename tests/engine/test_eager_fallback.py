@@ -311,6 +311,27 @@ def test_a_copy_of_what_was_passed_to_torch_compile_is_the_same_backend(tmp_path
     assert [target.name for target in ran.targets] == ["double"]
 
 
+SAVES_WHOLE_MODEL = """
+import torch
+model = torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()))
+x = torch.ones(2, 4)
+expected = model(x)
+torch.save(model, "model.pt")
+loaded = torch.load("model.pt", weights_only=False)
+print(torch.equal(loaded(x), expected))
+"""
+
+
+def test_a_compiled_model_can_be_saved_and_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = run(tmp_path, SAVES_WHOLE_MODEL)
+    assert (ran.end.failure, capfd.readouterr().out) == (None, "True\n")
+    loaded = torch.load(tmp_path / "model.pt", weights_only=False)  # without a session
+    assert loaded(torch.ones(2, 4)).shape == (2, 4)
+
+
 def test_passing_a_function_to_torch_compile_again_does_not_compile_it_again(tmp_path: Path) -> None:
     ran = run(
         tmp_path,
