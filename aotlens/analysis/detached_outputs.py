@@ -5,11 +5,14 @@ returns it as a separate base; the wrapper copies that base to a view of the sha
 holds the same values) so that autograd sees it, or assigns it there.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from aotlens.analysis.leaves import geometry_on_base, passes_custom_function, reinterpreted_as, relative_chain
+from aotlens.analysis.bases import Bases
+from aotlens.analysis.leaves import passes_custom_function
+from aotlens.analysis.output_diff import Start, alias_of, reinterpreted_as, relative_chain
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
@@ -20,7 +23,7 @@ from aotlens.analysis.records import (
     OutputType,
 )
 from aotlens.analysis.storage_swaps import span_of_storage_swap
-from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
+from aotlens.analysis.tensor_state import grad_fn_of
 from aotlens.capture.builder import Builder
 from aotlens.capture.operators import aten
 from aotlens.capture.recorded import StorageState
@@ -71,13 +74,10 @@ def is_graph_start(captured: Captured, start: Any, storage: StorageState) -> boo
 class DetachedOutputs:
     """The bases of outputs with their own `grad_fn`, and of other outputs on their storages."""
 
-    def __init__(
-        self, captured: Captured, builder: Builder, bases: list[BaseInfo], known_bases: dict[int, AliasBase]
-    ) -> None:
+    def __init__(self, captured: Captured, builder: Builder, bases: Bases) -> None:
         self._captured = captured
         self._builder = builder
         self._bases = bases
-        self._known_bases = known_bases
         self._base_by_start: dict[int, IntermediateBaseOf] = {}
         """By the identity of the detached tensor."""
         for value in captured.outputs:
@@ -99,31 +99,24 @@ class DetachedOutputs:
         Raises:
             UnsupportedError: a custom function made the output, and a repeated view would skip its backward.
         """
-        value, start = self._captured.outputs[index], self._bases[base.index].tensor
+        value, start = self._captured.outputs[index], self._bases.tensor(base)
         if passes_custom_function(grad_fn_of(value), [grad_fn_of(start)]):
             raise unsupported("custom-view-of-detached", self._captured.subject.span)
         recorded = self._captured.recorded
-        chain, of_input = relative_chain(recorded, start, value), recorded.tracked(start).storage.inputs
-        return OutputAliasInfo(
-            index=index,
-            output_type=OutputType.ALIAS_OF_INPUT if of_input else OutputType.ALIAS_OF_INTERMEDIATE,
-            reason="shares memory with others, but was detached from them, and has a `grad_fn` of its own",
-            value=None,
-            base=base,
-            chain=chain or (),
-            geometry=geometry_on_base(self._captured, chain, value, start),
-            same_object_as=same,
-            requires_grad=True,
-            viewed_without_grad=grad_fn_of(value) is None,
-            raises_on_use=raises_on_grad_fn(value),
-            tensor=value,
+        of_input = recorded.tracked(start).storage.inputs
+        info = alias_of(
+            self._captured,
+            index,
+            Start(base, start, relative_chain(recorded, start, value)),
+            OutputType.ALIAS_OF_INPUT if of_input else OutputType.ALIAS_OF_INTERMEDIATE,
+            "shares memory with others, but was detached from them, and has a `grad_fn` of its own",
         )
+        return replace(info, same_object_as=same)
 
     def _base(self, start: Any) -> IntermediateBaseOf:
         memory = self._detached_storage(start, self._captured.recorded.tracked(start).storage)
         value = self._builder.emit(aten.clone.default, value_of(self._builder, start))
-        self._bases.append(BaseInfo(value, start, detached_storage=memory))
-        return IntermediateBaseOf(len(self._bases) - 1)
+        return self._bases.hide(BaseInfo(value, start, detached_storage=memory))
 
     def _detached_storage(self, start: Any, storage: StorageState) -> DetachedStorage:
         base, under = self._storage_base(storage)
@@ -156,9 +149,9 @@ class DetachedOutputs:
                     input=inputs[index].slot.name,
                 )
             return InputBase(index), argument
-        tensor = storage.base_tensor
-        if id(storage) not in self._known_bases:
+        tensor, base = storage.base_tensor, self._bases.of(storage)
+        if base is None:
             value = value_of(self._builder, tensor)
-            self._bases.append(BaseInfo(value, tensor if tensor.requires_grad else None))
-            self._known_bases[id(storage)] = IntermediateBaseOf(len(self._bases) - 1)
-        return self._known_bases[id(storage)], tensor
+            hidden = self._bases.hide(BaseInfo(value, tensor if tensor.requires_grad else None))
+            base = self._bases.set(storage, hidden)
+        return base, tensor

@@ -4,10 +4,11 @@ Invariant: such an output has eager's strides, and shares storage with other out
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from aotlens.analysis.leaves import geometry_on_base, is_created_leaf, relative_chain, views_before_detach
-from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, OutputBase, OutputType
+from aotlens.analysis.output_diff import Start, alias_of, relative_chain
+from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
 from aotlens.analysis.tensor_state import grad_fn_of
 from aotlens.capture.builder import Builder
 from aotlens.capture.operators import aten
@@ -32,19 +33,12 @@ def view_of_output(captured: Captured, index: int, group: list[int]) -> OutputAl
         return None
     if any(outputs[i].requires_grad or is_wrapper(outputs[i]) for i in (index, first)):
         return None
-    chain = relative_chain(recorded, outputs[first], value)
-    return OutputAliasInfo(
-        index=index,
-        output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
-        reason=f"a view on the memory of result {first}",
-        value=None,
-        base=OutputBase(first),
-        chain=chain or (),
-        geometry=geometry_on_base(captured, chain, value, outputs[first]),
-        detached_after=None
-        if view_base(value) is view_base(outputs[first])
-        else views_before_detach(recorded, value, chain),
-        tensor=value,
+    return alias_of(
+        captured,
+        index,
+        Start(OutputBase(first), outputs[first], relative_chain(recorded, outputs[first], value)),
+        OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
+        f"a view on the memory of result {first}",
     )
 
 
@@ -96,29 +90,6 @@ def intermediate_base(captured: Captured, group: list[int]) -> Any:
     return next((tensor for tensor in fit if _is_base_of_all(recorded, tensor, outputs, group)), None)
 
 
-def view_of_intermediate_base(
-    captured: Captured, index: int, start: Any, base: IntermediateBaseOf
-) -> OutputAliasInfo:
-    """Describe an output without gradient that the wrapper regenerates from a hidden intermediate base."""
-    value = captured.outputs[index]
-    chain = relative_chain(captured.recorded, start, value)
-    return OutputAliasInfo(
-        index=index,
-        output_type=OutputType.ALIAS_OF_INTERMEDIATE,
-        reason="shares memory with another output, so it is regenerated from their common base",
-        value=None,
-        base=base,
-        chain=chain or (),
-        requires_grad=value.requires_grad,
-        detached_after=None
-        if view_base(value) is view_base(start)
-        else views_before_detach(captured.recorded, value, chain),
-        has_own_version=not shares_version_counter(value, start),
-        is_alias_leaf=is_created_leaf(value),
-        tensor=value,
-    )
-
-
 def graph_output_or_duplicate(
     captured: Captured, builder: Builder, index: int, group: list[int]
 ) -> OutputAliasInfo:
@@ -128,18 +99,14 @@ def graph_output_or_duplicate(
     for other in group[: group.index(index)]:
         same_elements = recorded.tracked(captured.outputs[other]).chain == chain
         if same_elements and view_of_output(captured, other, group) is None:
-            return OutputAliasInfo(
-                index=index,
-                output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
-                reason=f"the same memory as result {other}",
-                value=None,
-                base=OutputBase(other),
-                requires_grad=value.requires_grad,
-                detached_after=0,
-                has_own_version=not shares_version_counter(value, captured.outputs[other]),
-                is_alias_leaf=is_created_leaf(value),
-                tensor=value,
+            info = alias_of(
+                captured,
+                index,
+                Start(OutputBase(other), captured.outputs[other], ()),
+                OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
+                f"the same memory as result {other}",
             )
+            return replace(info, detached_after=0)
     if len(group) > 1 or _is_expanded(value):
         builder.use_view_of_storage(value)
     return graph_output(builder, index, value)

@@ -7,23 +7,15 @@ base and the output has a hook.
 from collections.abc import Sequence
 from typing import Any
 
-from aotlens.analysis.records import (
-    BaseInfo,
-    InputBase,
-    IntermediateBaseOf,
-    OutputAliasInfo,
-    OutputBase,
-    OutputType,
-)
+from aotlens.analysis.bases import Bases
+from aotlens.analysis.records import OutputAliasInfo, OutputType
 from aotlens.analysis.tensor_state import grad_fn_of
 from aotlens.capture.records import Captured
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
 
 
-def check_hooks_on_views(
-    captured: Captured, alias_infos: Sequence[OutputAliasInfo], bases: Sequence[BaseInfo]
-) -> None:
+def check_hooks_on_views(captured: Captured, alias_infos: Sequence[OutputAliasInfo], bases: Bases) -> None:
     """Check hooks on the operators' first arguments, if the wrapper regenerates an output that requires grad.
 
     Raises:
@@ -39,7 +31,7 @@ def check_hooks_on_views(
         if type(argument) is FakeTensor and argument._backward_hooks
     } - {None}
     for info in regenerated:
-        if info.tensor._backward_hooks or (hooked and _leads_through(captured, info, bases, hooked)):
+        if info.tensor._backward_hooks or (hooked and _leads_through(info, bases, hooked)):
             raise unsupported("hook-on-view", captured.subject.span)
 
 
@@ -48,11 +40,10 @@ def _is_made_by_wrapper(info: OutputAliasInfo) -> bool:
     return info.tensor is not None and (info.is_new_leaf or is_view)
 
 
-def _leads_through(
-    captured: Captured, info: OutputAliasInfo, bases: Sequence[BaseInfo], hooked: set[Any]
-) -> bool:
+def _leads_through(info: OutputAliasInfo, bases: Bases, hooked: set[Any]) -> bool:
     """Return True if one of the hooked autograd nodes is between an output and its base."""
-    end, step = grad_fn_of(_base_of(captured, info, bases)), grad_fn_of(info.tensor)
+    start = info.tensor if info.base is None else bases.tensor(info.base)
+    end, step = grad_fn_of(start), grad_fn_of(info.tensor)
     while step is not None and step is not end:
         if step in hooked:
             return True
@@ -60,14 +51,3 @@ def _leads_through(
             return False
         step = step.next_functions[0][0]
     return False
-
-
-def _base_of(captured: Captured, info: OutputAliasInfo, bases: Sequence[BaseInfo]) -> Any:
-    match info.base:
-        case InputBase(index=index):
-            return captured.inputs[index].argument
-        case OutputBase(index=index):
-            return captured.outputs[index]
-        case IntermediateBaseOf(index=index):
-            return bases[index].tensor
-    return info.tensor

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from aotlens.analysis.bases import Bases
 from aotlens.analysis.detached_outputs import DetachedOutputs, is_graph_start
 from aotlens.analysis.foreign_views import check_output_grad_fn, check_view_storage
 from aotlens.analysis.function_views import (
@@ -20,18 +21,21 @@ from aotlens.analysis.graph_outputs import (
     graph_output,
     graph_output_or_duplicate,
     intermediate_base,
-    view_of_intermediate_base,
     view_of_output,
 )
 from aotlens.analysis.leaves import (
     created_leaf_base,
-    geometry_on_base,
-    is_created_leaf,
-    relative_chain,
     view_of_created_leaf,
-    views_before_detach,
 )
 from aotlens.analysis.lost_hooks import check_hooks_on_views
+from aotlens.analysis.output_diff import (
+    Start,
+    alias_of,
+    is_created_leaf,
+    is_linked,
+    is_viewed_without_grad,
+    relative_chain,
+)
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
@@ -52,7 +56,6 @@ from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import is_wrapper, value_of
 from aotlens.capture.views import ViewStep
 from aotlens.ir.slots import OuterObject
-from aotlens.torch_api.autograd import shares_version_counter
 from aotlens.torch_api.dynamo.state import is_opaque_value
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
@@ -61,12 +64,11 @@ aten = torch.ops.aten
 
 
 def analyse_outputs(
-    captured: Captured, builder: Builder, storage_swaps: StorageSwaps
-) -> tuple[tuple[OutputAliasInfo, ...], tuple[BaseInfo, ...]]:
-    """Return one record per flat output, and the intermediates that several outputs are views of."""
+    captured: Captured, builder: Builder, storage_swaps: StorageSwaps, bases: Bases
+) -> tuple[OutputAliasInfo, ...]:
+    """Return one record per flat output; intermediates that several outputs are views of become bases."""
     groups = _groups_by_storage(captured)
-    bases = storage_swaps.bases
-    detached_outputs = DetachedOutputs(captured, builder, bases, storage_swaps.known_bases)
+    detached_outputs = DetachedOutputs(captured, builder, bases)
     owners = {
         id(captured_input.argument): input_index
         for input_index, captured_input in reversed(list(enumerate(captured.inputs)))
@@ -99,9 +101,9 @@ def analyse_outputs(
         elif same is not None:
             alias_infos.append(_duplicate(index, value, same))
         else:
-            alias_infos.append(_intermediate(captured, builder, index, groups[id(storage)], storage_swaps))
+            alias_infos.append(_intermediate(captured, builder, index, groups[id(storage)], bases))
     check_hooks_on_views(captured, alias_infos, bases)
-    return tuple(alias_infos), tuple(bases)
+    return tuple(alias_infos)
 
 
 def _view_of_leaf(captured: Captured, index: int, value: Any) -> OutputAliasInfo | None:
@@ -223,11 +225,7 @@ def _alias_of_input(
         chain = relative_chain(captured.recorded, captured_input.argument, value)
     if same is None and is_custom_function_view(captured, captured_input, value):
         return custom_function_view(captured, builder, index, value, input_index)
-    linked = view_base(value) is view_base(captured_input.argument) and (
-        value.requires_grad or not view_base(value).requires_grad
-    )
-    leaf = is_created_leaf(value)
-    detached = not linked and (leaf or not value.requires_grad)
+    leaf, linked = is_created_leaf(value), is_linked(value, captured_input.argument)
     if linked and chain == () and not captured_input.argument.requires_grad:
         chain = None  # another tensor over all of it, which autograd knows as a view: made by `set_`
     view = _view_of_input(captured, index, input_index, chain)
@@ -236,10 +234,7 @@ def _alias_of_input(
     return replace(
         view,
         same_object_as=same,
-        detached_after=views_before_detach(captured.recorded, value, chain)
-        if detached or chain == ()
-        else None,
-        has_own_version=not shares_version_counter(value, captured_input.argument),
+        detached_after=0 if chain == () else view.detached_after,
         is_alias_leaf=leaf and same is None,
         viewed_without_grad=without_grad,
         viewed_before_change=is_swapped or before,
@@ -250,21 +245,13 @@ def _view_of_input(
     captured: Captured, index: int, input_index: int, chain: tuple[ViewStep, ...] | None
 ) -> OutputAliasInfo:
     """Describe an output that the wrapper regenerates from an input, by a view chain or by its geometry."""
-    captured_input, value = captured.inputs[input_index], captured.outputs[index]
-    return OutputAliasInfo(
-        index=index,
-        output_type=OutputType.ALIAS_OF_INPUT,
-        reason=f"a view of `{captured_input.slot.name}`: regenerated from the caller's tensor on each call",
-        value=None,
-        base=InputBase(input_index),
-        chain=chain or (),
-        geometry=geometry_on_base(captured, chain, value, captured_input.argument),
-        requires_grad=captured.recorded.requires_grad(value),
-        viewed_without_grad=value.requires_grad
-        and grad_fn_of(value) is None
-        and captured_input.argument.requires_grad,
-        raises_on_use=raises_on_grad_fn(value),
-        tensor=value,
+    captured_input = captured.inputs[input_index]
+    return alias_of(
+        captured,
+        index,
+        Start(InputBase(input_index), captured_input.argument, chain),
+        OutputType.ALIAS_OF_INPUT,
+        f"a view of `{captured_input.slot.name}`: regenerated from the caller's tensor on each call",
     )
 
 
@@ -276,37 +263,32 @@ def _view_after_storage_swap(
     if same is None and is_custom_function_view(captured, captured.inputs[input_index], value):
         return custom_function_view(captured, builder, index, value, input_index)
     chain = relative_chain(captured.recorded, captured.inputs[input_index].argument, value)
-    leaf = is_created_leaf(value) and same is None
-    return replace(
-        _view_of_input(captured, index, input_index, chain), same_object_as=same, is_alias_leaf=leaf
-    )
+    view = _view_of_input(captured, index, input_index, chain)
+    return replace(view, same_object_as=same, is_alias_leaf=view.is_alias_leaf and same is None)
 
 
 def _intermediate(
-    captured: Captured, builder: Builder, index: int, group: list[int], storage_swaps: StorageSwaps
+    captured: Captured, builder: Builder, index: int, group: list[int], bases: Bases
 ) -> OutputAliasInfo:
-    value, bases, known_bases = captured.outputs[index], storage_swaps.bases, storage_swaps.known_bases
-    tracked = captured.recorded.tracked(value)
-    of_function = view_of_intermediate(captured, builder, index, group, known_bases.get(id(tracked.storage)))
+    value = captured.outputs[index]
+    tracked, storage = captured.recorded.tracked(value), captured.recorded.tracked(value).storage
+    base = bases.of(storage)
+    of_function = view_of_intermediate(captured, builder, index, group, base)
     if of_function is not None:
         return of_function
-    alone = len(group) == 1 and not _viewed_without_grad(value)
+    alone = len(group) == 1 and not is_viewed_without_grad(value)
     needs_no_base = alone or not any(_has_grad_fn(captured.outputs[i]) for i in group)
-    storage = tracked.storage
-    if needs_no_base and id(storage) not in known_bases:
+    if needs_no_base and base is None:
         start = intermediate_base(captured, group) if index == group[0] else None
         if start is None:
             return view_of_output(captured, index, group) or graph_output_or_duplicate(
                 captured, builder, index, group
             )
-        bases.append(BaseInfo(value_of(builder, start), start, without_gradient=True))
-        known_bases[id(storage)] = IntermediateBaseOf(len(bases) - 1)
-    base = known_bases.get(id(storage))
-    if isinstance(base, IntermediateBaseOf) and bases[base.index].without_gradient:
-        return view_of_intermediate_base(captured, index, bases[base.index].tensor, base)
+        hidden = bases.hide(BaseInfo(value_of(builder, start), start, without_gradient=True))
+        base = bases.set(storage, hidden)
     first = base is None
     if base is None:
-        base = known_bases[id(storage)] = _choose_base(captured, builder, group, storage, bases)
+        base = bases.set(storage, _choose_base(captured, builder, group, storage, bases))
     if isinstance(base, OutputBase) and base.index == index:
         return graph_output(builder, index, value)
     output_type = OutputType.ALIAS_OF_INTERMEDIATE
@@ -314,41 +296,23 @@ def _intermediate(
         output_type = OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT
     elif first:
         output_type = OutputType.ALIAS_OF_INTERMEDIATE_SAVE_AS_OUTPUT
-    base_tensor = captured.outputs[base.index] if isinstance(base, OutputBase) else storage.base_tensor
+    base_tensor = bases.tensor(base)
+    if base_tensor is None:
+        base_tensor = storage.base_tensor
     chain = relative_chain(captured.recorded, base_tensor, value)
-    if isinstance(base, IntermediateBaseOf) and bases[base.index].value is storage.base:
+    if isinstance(base, IntermediateBaseOf) and bases.hidden[base.index].value is storage.base:
         chain = tracked.chain  # of a storage swap: from the storage's first tensor in its first geometry
-    is_detached = not value.requires_grad or is_created_leaf(value)
-    return OutputAliasInfo(
-        index=index,
-        output_type=output_type,
-        reason="shares memory with another output, so it is regenerated from their common base",
-        value=None,
-        base=base,
-        chain=chain or (),
-        geometry=geometry_on_base(captured, chain, value, base_tensor),
-        requires_grad=value.requires_grad,
-        detached_after=views_before_detach(captured.recorded, value, chain) if is_detached else None,
-        is_alias_leaf=is_created_leaf(value),
-        has_own_version=not shares_version_counter(value, base_tensor),
-        viewed_without_grad=_viewed_without_grad(value),
-        raises_on_use=raises_on_grad_fn(value),
-        tensor=value,
-    )
+    reason = "shares memory with another output, so it is regenerated from their common base"
+    return alias_of(captured, index, Start(base, base_tensor, chain), output_type, reason)
 
 
 def _has_grad_fn(value: Any) -> bool:
     """Return True if the output has a `grad_fn`, or only lacks one since its view ran with grad mode off."""
-    return bool(value.requires_grad and grad_fn_of(value) is not None) or _viewed_without_grad(value)
-
-
-def _viewed_without_grad(value: Any) -> bool:
-    base = value._base
-    return bool(value.requires_grad and grad_fn_of(value) is None and base is not None and base.requires_grad)
+    return bool(value.requires_grad and grad_fn_of(value) is not None) or is_viewed_without_grad(value)
 
 
 def _choose_base(
-    captured: Captured, builder: Builder, group: list[int], storage: StorageState, bases: list[BaseInfo]
+    captured: Captured, builder: Builder, group: list[int], storage: StorageState, bases: Bases
 ) -> AliasBase:
     """Choose a group's base: a differentiable output that covers the storage, else a hidden output."""
     for index in group:
@@ -359,8 +323,7 @@ def _choose_base(
     if not storage.base_tensor.requires_grad:
         raise unsupported("custom-views-of-intermediate", captured.subject.span)
     cut_off = all(_is_cut_off(captured.outputs[index]) for index in group)
-    bases.append(BaseInfo(value_of(builder, storage.base_tensor), storage.base_tensor, cut_off))
-    return IntermediateBaseOf(len(bases) - 1)
+    return bases.hide(BaseInfo(value_of(builder, storage.base_tensor), storage.base_tensor, cut_off))
 
 
 def _is_cut_off(value: Any) -> bool:

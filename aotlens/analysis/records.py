@@ -256,20 +256,3 @@ class ViewAndMutationMeta:
             for info in self.inputs
             if info.mutation_type is MutationType.MUTATED_IN_GRAPH and info.base is None
         )
-
-
-def mutation_placement(
-    mutates_data: bool, new_geometry: Geometry | None, seen_by_autograd: bool, keep_mutations: bool
-) -> tuple[MutationType, str]:
-    """Return where the mutation happens, and why, in the user's words."""
-    if new_geometry is not None:
-        what = "data and sizes or strides" if mutates_data else "sizes or strides"
-        return MutationType.MUTATED_OUT_GRAPH, f"{what} change, which only the wrapper can reproduce"
-    if seen_by_autograd:
-        return (
-            MutationType.MUTATED_OUT_GRAPH,
-            "autograd must record the new value, so the wrapper copies it back",
-        )
-    if not keep_mutations:
-        return MutationType.MUTATED_OUT_GRAPH, "in-graph mutations are disabled"
-    return MutationType.MUTATED_IN_GRAPH, "autograd need not record the mutation, so the graph does it"

@@ -1,5 +1,6 @@
 """The analysis stage: mutations and aliases of a captured function."""
 
+from aotlens.analysis.bases import Bases
 from aotlens.analysis.inputs import analyse_inputs
 from aotlens.analysis.outputs import analyse_outputs
 from aotlens.analysis.records import ViewAndMutationMeta
@@ -18,8 +19,9 @@ def analyse(captured: Captured, builder: Builder, keep_mutations: bool) -> ViewA
     """
     adding = builder.adding("analysis", "an output or an input, regenerated after a write")
     with builder.fake_mode, adding:
-        storage_swaps = StorageSwaps(captured)
+        bases = Bases(captured)
+        storage_swaps = StorageSwaps(captured, bases)
         inputs = analyse_inputs(captured, builder, keep_mutations, storage_swaps)
-        outputs, bases = analyse_outputs(captured, builder, storage_swaps)
+        outputs = analyse_outputs(captured, builder, storage_swaps, bases)
     changed = captured.grad_mode_after if captured.grad_mode_after != captured.grad_enabled else None
-    return ViewAndMutationMeta(inputs, outputs, bases, changed)
+    return ViewAndMutationMeta(inputs, outputs, tuple(bases.hidden), changed)

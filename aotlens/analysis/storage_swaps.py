@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.records import AliasBase, BaseInfo, InputBase, IntermediateBaseOf, StorageSwap
+from aotlens.analysis.bases import Bases
+from aotlens.analysis.records import BaseInfo, InputBase, StorageSwap
 from aotlens.capture.operators import Kind, describe, is_operator
 from aotlens.capture.recorded import StorageState, TensorState
 from aotlens.capture.records import Captured, CapturedInput
@@ -70,14 +71,12 @@ def check_version_counters(captured: Captured) -> None:
 
 
 class StorageSwaps:
-    """The storage swaps of one captured function, and the hidden outputs that carry the new storages."""
+    """The storage swaps of one captured function; hidden outputs carry the new storages."""
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, bases: Bases) -> None:
         check_version_counters(captured)
         self._captured = captured
-        self.bases: list[BaseInfo] = []
-        self.known_bases: dict[int, AliasBase] = {}
-        """By storage: the base of the tensors on it."""
+        self._bases = bases
         self.by_input: dict[int, StorageSwap] = {}
         for index, captured_input in enumerate(captured.inputs):
             if is_storage_swapped(captured, captured_input):
@@ -88,27 +87,26 @@ class StorageSwaps:
         storage = tracked.storage
         if any(other.storage is storage for _, other in self._inputs()):
             return self._from_input(captured_input, tracked)
-        if id(storage) not in self.known_bases:
-            self.bases.append(BaseInfo(storage.base, self._differentiable(storage)))
-            self.known_bases[id(storage)] = IntermediateBaseOf(len(self.bases) - 1)
-        return StorageSwap(self.known_bases[id(storage)], tracked.chain)
+        base = self._bases.of(storage)
+        if base is None:
+            hidden = self._bases.hide(BaseInfo(storage.base, self._differentiable(storage)))
+            base = self._bases.set(storage, hidden)
+        return StorageSwap(base, tracked.chain)
 
     def _from_input(self, captured_input: CapturedInput, tracked: TensorState) -> StorageSwap:
         """Return the new storage as views of the input on it from which the fewest views lead there."""
-        nearest: tuple[int, int] | None = None
-        for index, other in self._inputs():
-            if other.storage is tracked.storage:
-                chain = other.initial_chain
-                leads = tracked.chain[: len(chain)] == chain
-                if leads and (nearest is None or len(chain) > nearest[0]):
-                    nearest = len(chain), index
-        if nearest is None:
+        chains = {
+            index: other.initial_chain for index, other in self._inputs() if other.storage is tracked.storage
+        }
+        leading = [index for index, chain in chains.items() if tracked.chain[: len(chain)] == chain]
+        if not leading:
             raise unsupported(
                 "storage-of-several-inputs",
                 span_of_storage_swap(self._captured, captured_input.argument),
                 input=captured_input.slot.name,
             )
-        return StorageSwap(InputBase(nearest[1]), tracked.chain[nearest[0] :])
+        nearest = max(leading, key=lambda index: len(chains[index]))
+        return StorageSwap(InputBase(nearest), tracked.chain[len(chains[nearest]) :])
 
     def _inputs(self) -> Iterator[tuple[int, CapturedInput]]:
         for index, captured_input in enumerate(self._captured.inputs):

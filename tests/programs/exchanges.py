@@ -63,6 +63,14 @@ def two_sets_that_cancel_out(x: Tensor, y: Tensor) -> Tensor:
     return x * 2
 
 
+@cases(lambda: (plain(3, 4),))
+def storage_enlarged_and_made_to_require_grad(x: Tensor) -> Tensor:
+    out = x * 2
+    x.untyped_storage().resize_(96)
+    x.requires_grad_()
+    return out
+
+
 @cases(lambda: (plain(3, 4), leaf(3, 4)), "dynamo", "dynamic")
 def storage_resized_to_zero_and_back(x: Tensor, y: Tensor) -> Tensor:
     out = x * y

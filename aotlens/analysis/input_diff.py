@@ -1,0 +1,176 @@
+"""One input at the end of the function compared with its entry.
+
+Invariant: eager's own bookkeeping on the fake tensors (`grad_fn`, version counter, sizes) is the evidence; no
+rule is about a single operator.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.analysis.records import AutogradChange, Geometry, StorageSwap
+from aotlens.analysis.tensor_state import geometry_of, grad_fn_of
+from aotlens.capture.builder import Builder
+from aotlens.capture.recorded import StorageState
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.storage import Write
+from aotlens.capture.subclasses import value_like
+from aotlens.ir.subclasses import Value
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class InputDiff:
+    """What differs in one input; a field that is None, empty, 0 or False says that the facet is unchanged."""
+
+    captured: Captured
+    input: CapturedInput
+    storage: StorageState
+    """The storage that it came with."""
+    value: Value | None
+    """The new data of that storage, or of a swapped one if autograd recorded it."""
+    geometry: Geometry | None
+    """The new sizes, strides and storage offset; of a swapped storage, the views of `swap` tell them."""
+    swap: StorageSwap | None
+    """The storage that it has at the end."""
+    base: int | None
+    """The input or synthetic base that is written to in its place; None if it is written to itself."""
+    seen_by_autograd: bool
+    """Whether what is written to, the input or its synthetic base, has another `grad_fn`."""
+    autograd: AutogradChange
+    version_bumps: int
+    """By how much its version counter rises, without writes that go through another overlapping input."""
+    writes: tuple[Write, ...]
+    """All writes to the data, some of which later ones may undo."""
+    mutations: tuple[Write, ...]
+    """All changes of sizes, strides or storage."""
+
+    @property
+    def argument(self) -> Any:
+        """The fake tensor at the end of the function."""
+        return self.input.argument
+
+    @property
+    def is_written(self) -> bool:
+        """Whether there is a new value or geometry, which the graph or the wrapper gives to the tensor."""
+        return self.value is not None or self.geometry is not None
+
+    @property
+    def written(self) -> CapturedInput:
+        """What is written to: the input, or the input or synthetic base that it is a view of."""
+        return self.input if self.base is None else self.captured.inputs[self.base]
+
+    @property
+    def own_mutations(self) -> tuple[Write, ...]:
+        """The metadata mutations of the tensor itself, or of what it is a view of."""
+        chain = self.captured.recorded.tracked(self.argument).chain
+        return tuple(move for move in self.mutations if move.chain == chain[: len(move.chain)])
+
+    @property
+    def views(self) -> Iterator[CapturedInput]:
+        """The other inputs that are views of it and require grad."""
+        for view in self.captured.inputs:
+            if view.is_tensor and view.requires_grad and view.argument._base is self.argument:
+                yield view
+
+
+def diff_input(captured: Captured, builder: Builder, index: int, swap: StorageSwap | None) -> InputDiff:
+    """Compare an input that is a tensor, and no duplicate, with its entry."""
+    captured_input = captured.inputs[index]
+    storage, argument, wrapped = captured_input.storage, captured_input.argument, captured_input.wrapped
+    assert storage is not None  # since it is a tensor
+    base = captured_input.base if swap is None else None
+    seen_by_autograd = has_new_grad_fn(captured_input if base is None else captured.inputs[base])
+    writes = storage.writes
+    value: Value | None = None
+    if wrapped is not None:
+        current = value_like(builder, argument, wrapped)
+        value = current if current.nodes() != wrapped.nodes() else None
+        inner_storages = captured.recorded.inner_storages(argument)
+        writes = tuple(write for inner in inner_storages for write in inner.writes)
+    elif swap is not None and seen_by_autograd:  # the new storage is returned separately, detached
+        value = builder.emit(aten.clone.default, builder.node_of(argument))
+    elif has_new_data(captured_input) and not (swap is not None and captured_input.base is not None):
+        value = storage.base
+    return InputDiff(
+        captured=captured,
+        input=captured_input,
+        storage=storage,
+        value=value,
+        geometry=geometry_after(captured_input) if swap is None else None,
+        swap=swap,
+        base=base,
+        seen_by_autograd=seen_by_autograd,
+        autograd=_autograd_change(captured, captured_input),
+        version_bumps=_version_group_bumps(captured, index),
+        writes=writes,
+        mutations=storage.metadata_mutations,
+    )
+
+
+def geometry_after(captured_input: CapturedInput) -> Geometry | None:
+    """Return the geometry at the end of the function; None if it is unchanged."""
+    geometry = geometry_of(captured_input.argument)
+    return geometry if geometry != geometry_of(captured_input.fake) else None
+
+
+def has_new_data(captured_input: CapturedInput) -> bool:
+    """Return True if the storage that the input had at entry holds another value at the end."""
+    storage: Any = captured_input.storage
+    return storage.version > 0 and storage.base is not captured_input.node and storage.bytes_after != 0
+
+
+def has_new_grad_fn(captured_input: CapturedInput) -> bool:
+    """Return True if autograd sees a write to the input: its `grad_fn` is not that at entry."""
+    argument = captured_input.argument
+    changed = argument.requires_grad and grad_fn_of(argument) is not captured_input.grad_fn
+    return changed and not captured_input.becomes_leaf
+
+
+def version_bumps(captured_input: CapturedInput) -> int:
+    """Return by how much the function raises the input's version counter."""
+    argument = captured_input.argument
+    return 0 if argument.is_inference() else argument._version - captured_input.version
+
+
+def _autograd_change(captured: Captured, captured_input: CapturedInput) -> AutogradChange:
+    argument, base = captured_input.argument, captured_input.argument._base
+    as_its_base = base is not None and base.requires_grad  # then every view requires grad by itself
+    if argument.requires_grad and not captured_input.requires_grad and argument.is_leaf:
+        return AutogradChange.NONE if as_its_base else AutogradChange.REQUIRES_GRAD
+    if captured_input.requires_grad and not argument.requires_grad:
+        return AutogradChange.DETACHED
+    detached = captured_input.requires_grad and captured.recorded.was_detached(argument)
+    if detached and grad_fn_of(argument) is not None:  # by a later write
+        return AutogradChange.DETACHED
+    return AutogradChange.NEW_LEAF if captured_input.becomes_leaf else AutogradChange.NONE
+
+
+def _version_group_bumps(captured: Captured, index: int) -> int:
+    """Return by how much the wrapper raises the input's version counter; overlapping inputs share one."""
+    captured_input = captured.inputs[index]
+    bumps, storage = version_bumps(captured_input), captured_input.storage
+    overlaps = storage is not None and storage.overlapping_inputs
+    return _writes_through_input(captured, index, bumps) if bumps and overlaps else bumps
+
+
+def _writes_through_input(captured: Captured, index: int, bumps: int) -> int:
+    """Count the writes through an overlapping input, or a view of it, that went through no nearer input.
+
+    A view whose storage is swapped still counts for its base: the first input takes such writes.
+    """
+    storage: Any = captured.inputs[index].storage
+    chains = {
+        input_index: captured_input.initial_chain
+        for input_index, captured_input in enumerate(captured.inputs)
+        if captured_input.storage is storage
+    }
+    nearest = list[int]()
+    for write in (*storage.writes, *(move for move in storage.metadata_mutations if move.is_counted)):
+        through = [i for i, chain in chains.items() if write.chain[: len(chain)] == chain]
+        nearest += [max(through, key=lambda input_index: len(chains[input_index]))] if through else []
+    elsewhere = bumps - len(nearest)
+    return nearest.count(index) + (elsewhere if index == next(iter(chains)) and elsewhere > 0 else 0)

@@ -1,0 +1,136 @@
+"""One output compared with the tensor that the wrapper regenerates it from.
+
+Invariant: what relates an output to its base is found in one way, whatever the base is.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from aotlens.analysis.records import AliasBase, Geometry, OutputAliasInfo, OutputType
+from aotlens.analysis.tensor_state import geometry_of, grad_fn_of, raises_on_grad_fn
+from aotlens.capture.recorded import Recorded
+from aotlens.capture.records import Captured
+from aotlens.capture.storage import view_base
+from aotlens.capture.views import ViewStep
+from aotlens.torch_api.autograd import shares_version_counter
+from aotlens.unsupported import unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What an output is regenerated from."""
+
+    base: AliasBase
+    tensor: Any
+    """The base's fake tensor."""
+    chain: tuple[ViewStep, ...] | None
+    """The views that lead from there to the output; None if only its geometry describes it."""
+
+
+def alias_of(
+    captured: Captured, index: int, start: Start, output_type: OutputType, reason: str
+) -> OutputAliasInfo:
+    """Describe an output that the wrapper regenerates."""
+    value, is_leaf = captured.outputs[index], is_created_leaf(captured.outputs[index])
+    is_detached = (is_leaf or not value.requires_grad) and not is_linked(value, start.tensor)
+    return OutputAliasInfo(
+        index=index,
+        output_type=output_type,
+        reason=reason,
+        value=None,
+        base=start.base,
+        chain=start.chain or (),
+        geometry=geometry_on_base(captured, start.chain, value, start.tensor),
+        requires_grad=captured.recorded.requires_grad(value),
+        detached_after=views_before_detach(captured.recorded, value, start.chain) if is_detached else None,
+        has_own_version=not shares_version_counter(value, start.tensor),
+        viewed_without_grad=is_viewed_without_grad(value),
+        raises_on_use=raises_on_grad_fn(value),
+        is_alias_leaf=is_leaf,
+        tensor=value,
+    )
+
+
+def is_linked(value: Any, base: Any) -> bool:
+    """Return True if autograd knows the value as a view of what the base is a view of, with one gradient.
+
+    The base's own tensor is no view of the hidden output that replaces it.
+    """
+    start = view_base(value)
+    return value is not base and start is view_base(base) and (value.requires_grad or not start.requires_grad)
+
+
+def is_created_leaf(value: Any) -> bool:
+    """Return True if the tensor is a leaf for autograd, and no view that was made with grad mode off."""
+    base = value._base
+    return value.requires_grad and grad_fn_of(value) is None and (base is None or not base.requires_grad)
+
+
+def is_viewed_without_grad(value: Any) -> bool:
+    """Return True if the tensor has no `grad_fn` because its view was made with grad mode off."""
+    base = value._base
+    return bool(value.requires_grad and grad_fn_of(value) is None and base is not None and base.requires_grad)
+
+
+def views_before_detach(recorded: Recorded, value: Any, chain: tuple[ViewStep, ...] | None) -> int:
+    """Return how many of the views from a base to a value precede the views of the detached tensor."""
+    steps, start = 1 if chain is None else len(chain), view_base(value)
+    if start is value:
+        return steps
+    tracked, under = recorded.tracked(value), recorded.tracked(start)
+    if under.storage is not tracked.storage:
+        return steps
+    pairs = enumerate(zip(tracked.chain, under.chain, strict=False))
+    shorter = min(len(tracked.chain), len(under.chain))
+    common = next((index for index, (own_step, start_step) in pairs if own_step is not start_step), shorter)
+    return max(steps - (len(tracked.chain) - common), 0)
+
+
+def geometry_on_base(
+    captured: Captured, chain: tuple[ViewStep, ...] | None, value: Any, base: Any
+) -> Geometry | None:
+    """Return the value's geometry on the base's storage if no view chain leads there; else None.
+
+    Raises:
+        UnsupportedError: it reinterprets the memory in a way that sizes and strides do not express.
+    """
+    if chain is not None:
+        return None
+    otherwise = reinterpreted_as(value, base)
+    if otherwise is not None:
+        name = next(
+            (
+                f"`{captured_input.slot.name}`"
+                for captured_input in captured.inputs
+                if captured_input.argument is base
+            ),
+            "",
+        )
+        raise unsupported(
+            "reinterpreted-view-of-changed-leaf",
+            captured.subject.span,
+            tensor=name or "a tensor",
+            reinterpretation=otherwise,
+        )
+    return geometry_of(value)
+
+
+def reinterpreted_as(value: Any, base: Any) -> str | None:
+    """Return how a tensor reinterprets another's memory (dtype, conjugate, negative); None if it does not."""
+    if value.dtype is not base.dtype:
+        return "another dtype"
+    alike = value.is_conj() == base.is_conj() and value.is_neg() == base.is_neg()
+    return None if alike else "its conjugate or negative"
+
+
+def relative_chain(recorded: Recorded, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
+    """Return the views that lead from `base` to `value`; None if only geometry describes `value`.
+
+    Autograd also uses geometry for a view whose sizes changed with grad mode off.
+    """
+    start, end = recorded.tracked(base).chain, recorded.tracked(value).chain
+    if end[: len(start)] != start:
+        return None
+    steps = end[len(start) :]
+    unseen = any(step.in_place and not step.grad_enabled for step in steps)
+    return None if unseen and value.requires_grad and grad_fn_of(value) is not None else steps
