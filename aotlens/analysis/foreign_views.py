@@ -57,9 +57,9 @@ def _check_shares_base_storage(captured: Captured, value: Any) -> None:
 
 def _span_of_producer(captured: Captured, value: Any) -> Span | None:
     """Return the span of the user's expression that returned a tensor."""
-    for _, _, _, result, origin in captured.calls:
-        if any(tensor is value for tensor in pytree.tree_leaves(result)):
-            return origin.location.innermost
+    for call in captured.calls:
+        if any(tensor is value for tensor in pytree.tree_leaves(call.result)):
+            return call.origin.location.innermost
     return None
 
 

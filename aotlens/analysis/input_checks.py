@@ -126,7 +126,7 @@ def _use_of_other_geometry(diff: InputDiff, mutations: tuple[Write, ...]) -> str
     """Return which use of the input, before or after its geometry changes, the compiled call would miss."""
     captured, argument, calls = diff.captured, diff.argument, diff.captured.calls
     origins = {id(move.origin) for move in mutations}
-    change = next((index for index, call in enumerate(calls) if id(call[4]) in origins), len(calls))
+    change = next((index for index, call in enumerate(calls) if id(call.origin) in origins), len(calls))
     other_sizes = diff.input.is_leaf and argument.shape != diff.input.fake.shape
     if other_sizes and is_used_between(captured, argument, last=change):
         return "it is a leaf and is read before that: its gradient has its former sizes"

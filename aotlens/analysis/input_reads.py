@@ -16,16 +16,17 @@ def is_read(captured: Captured, tensor: Any) -> bool:
 def is_used_between(captured: Captured, tensor: Any, first: int = -1, last: int | None = None) -> bool:
     """Return True if autograd recorded a use of the tensor after call `first` and before call `last`."""
     return any(
-        first < index and (last is None or index < last) and any(map(_has_grad_fn, _flattened((call[3],))))
+        first < index
+        and (last is None or index < last)
+        and any(map(_has_grad_fn, _flattened((call.result,))))
         for index, call in _reads(captured, tensor)
     )
 
 
 def _reads(captured: Captured, tensor: Any) -> Iterator[tuple[int, Call]]:
     for index, call in enumerate(captured.calls):
-        func, args, *_ = call
-        is_metadata_mutation = is_operator(func) and describe(func).kind is Kind.METADATA_MUTATION
-        if not is_metadata_mutation and any(value is tensor for value in _flattened(args)):
+        is_change = is_operator(call.func) and describe(call.func).kind is Kind.METADATA_MUTATION
+        if not is_change and any(value is tensor for value in _flattened(call.args)):
             yield index, call
 
 

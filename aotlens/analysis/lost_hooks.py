@@ -24,7 +24,7 @@ def check_hooks_on_views(captured: Captured, alias_infos: Sequence[OutputAliasIn
     regenerated = [info for info in alias_infos if _is_made_by_wrapper(info) and info.tensor.requires_grad]
     if not regenerated:
         return
-    firsts = (args[0] for _, args, _, _, _ in captured.calls if args)
+    firsts = (call.args[0] for call in captured.calls if call.args)
     hooked = {
         grad_fn_of(argument)
         for argument in firsts

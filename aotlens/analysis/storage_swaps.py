@@ -45,9 +45,10 @@ def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> boo
 
 def span_of_storage_swap(captured: Captured, tensor: Any) -> Span | None:
     """Return the span of the last expression that gave the tensor another storage."""
-    for func, args, _, _, origin in reversed(captured.calls):
-        if args and args[0] is tensor and is_operator(func) and describe(func).kind is Kind.STORAGE_SWAP:
-            return origin.location.innermost
+    for call in reversed(captured.calls):
+        is_swap = is_operator(call.func) and describe(call.func).kind is Kind.STORAGE_SWAP
+        if is_swap and call.args[0] is tensor:
+            return call.origin.location.innermost
     return captured.subject.span
 
 

@@ -52,7 +52,7 @@ def called_program(captured: Captured, values: tuple[Any, ...], name: str) -> Ca
 
 def changes_sizes(captured: Captured) -> bool:
     """Return True if a tensor has other sizes or strides after the run than at its creation."""
-    return any(_kind(call[0]) is Kind.METADATA_MUTATION for call in captured.calls)
+    return any(_kind(call.func) is Kind.METADATA_MUTATION for call in captured.calls)
 
 
 def _kind(func: Any) -> Kind | None:
@@ -97,16 +97,16 @@ def bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | 
             first = first_index.setdefault((func, source, *rest), index)
             if first != index:
                 unread[index] = first
-                pairs = zip(tensors_in([result]), tensors_in([calls[first][3]]), strict=True)
+                pairs = zip(tensors_in([result]), tensors_in([calls[first].result]), strict=True)
                 same |= {id(view): id(first_view) for view, first_view in pairs}
     read = _identities(captured.outputs)
     for index, call in enumerate(calls):
         if index not in unread:
-            read |= _identities(call[1:3])
+            read |= _identities((call.args, call.kwargs))
     for index in reversed(tuple(unread)):
-        argument_ids = _identities(calls[index][1:3])
+        argument_ids = _identities((calls[index].args, calls[index].kwargs))
         if not read.isdisjoint(
-            _identities([calls[index][3]]) - argument_ids
+            _identities([calls[index].result]) - argument_ids
         ):  # a jagged tensor shares its offsets
             read |= argument_ids
             del unread[index]
@@ -176,7 +176,7 @@ class CallWriter:
             if index not in unread:
                 self._add(call, value)
         twins = {
-            id(calls[index][4]): calls[first_index][4]
+            id(calls[index].origin): calls[first_index].origin
             for index, first_index in unread.items()
             if first_index is not None
         }
@@ -222,7 +222,7 @@ class CallWriter:
         fresh = [tensor for tensor in tensors_in([result]) if id(tensor) not in self._node_by_id]
         if not fresh and not isinstance(result, (*SYMBOLIC, torch.Generator)):
             origin, value = replace(origin, effect=True), None
-            self._origins[id(origin)] = call[4]
+            self._origins[id(origin)] = call.origin
         if func is aten.lift_fresh.default:  # the text keeps its constant for the next run
             func = aten.lift_fresh_copy.default
         node = self._recording.add_node(func, arguments, keywords, value, origin)
@@ -237,7 +237,7 @@ class CallWriter:
             arg.meta.get(PROGRAM_KEY, arg) if isinstance(arg, graph) else arg for arg in arguments
         )
         nodes = self._captured.recorded.nodes
-        recorded = next((node for node in nodes if node.op is call[0] and node.origin is call[4]), None)
+        recorded = next((node for node in nodes if node.op is call.func and node.origin is call.origin), None)
         if recorded is None or len(recorded.args) != len(arguments):
             return arguments
         return tuple(

@@ -107,7 +107,7 @@ def _dynamo_site(location: str | None, captured: Captured) -> rows.Site | None:
     match = re.search(r"^(?P<text>.*)  # (?P<file>[^#]*):(?P<line>\d+) in \S+$", location or "")
     if match is None:
         return None
-    files = {span.file for call in captured.calls for span in call[4].location.spans}
+    files = {span.file for call in captured.calls for span in call.origin.location.spans}
     if captured.subject.span is not None:
         files.add(captured.subject.span.file)
     number = int(match["line"])

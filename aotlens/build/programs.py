@@ -87,12 +87,12 @@ def _pure_programs(parts: Partitioned) -> tuple[tuple[Any, ...], Program, Progra
     """Return the calls' original results, and the pure function before and after decomposition."""
     captured, meta = parts.joint.captured, parts.joint.meta
     first = parts.joint.recorded
-    results = tuple(call[3] for call in captured.calls)
+    results = tuple(call.result for call in captured.calls)
     unread = bookkeeping(captured, captured.calls)
     needed = {
-        id(call[4]) for index, call in enumerate(captured.calls) if unread.get(index, index) is not None
+        id(call.origin) for index, call in enumerate(captured.calls) if unread.get(index, index) is not None
     }
-    without = frozenset(id(captured.calls[index][4]) for index in unread) - needed
+    without = frozenset(id(captured.calls[index].origin) for index in unread) - needed
     recorded = None if _out_of_date(parts) else _recorded(parts, without)
     replayed = None
     if recorded is None or first.decomposed or changes_sizes(captured):

@@ -17,7 +17,7 @@ from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.inputs.synthetic_bases import base_input
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.operators import Decompositions
-from aotlens.capture.recorder import Recorder
+from aotlens.capture.recorder import Call, Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.run import call_boundary
 from aotlens.capture.storage import Storage, Tracked
@@ -61,7 +61,8 @@ def replay(
         inputs = player.inputs(captured)
     with _below_autograd(recorder, captured.is_symbolic):
         values = [
-            _detached(call[3] if id(call[4]) in without else player.play(call)) for call in captured.calls
+            _detached(call.result if id(call.origin) in without else player.play(call))
+            for call in captured.calls
         ]
         with recorder.adding(name, "an output or an input, regenerated after a write"):
             outputs = (*player.written(captured, meta), *player.results(captured))
@@ -173,16 +174,15 @@ class _Player:
                 slot = inner_slot(UserOutput(name, index), path)
                 yield ProgramOutput(self._recorder.argument(self._replayed.get(id(inner), inner)), slot)
 
-    def play(self, call: Any) -> Any:
-        func, args, kwargs, result, origin = call
-        arguments = tuple(self._argument(arg) for arg in args)
-        keywords = {key: self._argument(arg) for key, arg in kwargs.items()}
-        is_number = func is aten._local_scalar_dense.default and isinstance(result, SYMBOLIC)
+    def play(self, call: Call) -> Any:
+        result, arguments = call.result, tuple(self._argument(arg) for arg in call.args)
+        keywords = {key: self._argument(arg) for key, arg in call.kwargs.items()}
+        is_number = call.func is aten._local_scalar_dense.default and isinstance(result, SYMBOLIC)
         if is_number and result.node.has_hint():  # the frontend's own symbol
-            self._recorder.origin = origin
+            self._recorder.origin = call.origin
             self._recorder.read_number(arguments[0], result)
             return result
-        new = self._recorder.replay_call((func, arguments, keywords, result, origin))
+        new = self._recorder.replay_call(call._replace(args=arguments, kwargs=keywords))
         self.pair(result, new)
         return new
 

@@ -46,9 +46,9 @@ def wrapped_program(captured: Captured, values: tuple[Any, ...]) -> tuple[Captur
         calls += captured.calls[position : wrapper_call.first]
         results += values[position : wrapper_call.first]
         calls.append(wrapper_call.call)
-        results.append(wrapper_call.call[3])
+        results.append(wrapper_call.call.result)
         whose |= {
-            id(call[4]): wrapper_call.call[4]
+            id(call.origin): wrapper_call.call.origin
             for call in captured.calls[wrapper_call.first : wrapper_call.end]
         }
         position = wrapper_call.end

@@ -267,11 +267,11 @@ class Snapshot:
 def leaves_and_unreturned(calls: Iterable[Call]) -> Iterator[Any]:
     """Yield leaves that the function created, and tensors that operators took and none returned."""
     returned = set[int]()
-    for _, args, kwargs, result, _ in calls:
-        for tensor in _tensors_in((*args, *kwargs.values())):
+    for call in calls:
+        for tensor in _tensors_in((*call.args, *call.kwargs.values())):
             if id(tensor) not in returned:
                 yield tensor
-        for tensor in _tensors_in((result,)):
+        for tensor in _tensors_in((call.result,)):
             returned.add(id(tensor))
             if tensor.requires_grad and _may_be_leaf(tensor):
                 yield tensor

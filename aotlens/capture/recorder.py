@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -60,8 +60,15 @@ def unsupported_grad_read(name: str, span: Any) -> UnsupportedError:
     return unsupported("reads-grad", span, input=name)
 
 
-Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any, Origin]
-"""One operator as the user's code ran it: overload, arguments, keyword arguments, result, origin."""
+class Call(NamedTuple):
+    """One operator as the user's code ran it."""
+
+    func: Any
+    """The overload; for what no operator represents, the function of torch."""
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,7 @@ class Recorder(Recording, TorchDispatchMode):
         """Record `target.data = source` before it happens; no operator represents it."""
         self.origin = self.origins.origin_of(aten.set_.source_Tensor, self.in_backward)
         record_data_assignment(self, target, source)
-        self.calls.append((aten.set_.source_Tensor, (target, source), {}, target, self.origin))
+        self.add_call((aten.set_.source_Tensor, (target, source), {}, target, self.origin))
 
     def on_detach(self, tensor: Any) -> None:
         """Record `tensor.detach_()` or `tensor.requires_grad_(False)` after it happened."""
@@ -158,8 +165,8 @@ class Recorder(Recording, TorchDispatchMode):
     def seen_tensors(self) -> Iterator[Any]:
         """Yield the arguments, and every tensor that an operator has read or returned."""
         yield from self.arguments
-        for _, args, _, result, _ in self.calls:
-            for value in pytree.tree_leaves((args, result)):
+        for call in self.calls:
+            for value in pytree.tree_leaves((call.args, call.result)):
                 if type(value) is FakeTensor:
                     yield value
 
@@ -192,7 +199,7 @@ class Recorder(Recording, TorchDispatchMode):
         # Higher-order operators add their own call, with their subgraphs.
         if not self.in_backward and operator.kind is not Kind.HIGHER_ORDER:
             kwargs = with_dtype(func, kwargs, result, self.default_dtype)
-            self.calls.append((*noted, kwargs, result, self.origin))
+            self.add_call((*noted, kwargs, result, self.origin))
         return result
 
     def _with_floats(self, floats: Floats, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -233,7 +240,7 @@ class Recorder(Recording, TorchDispatchMode):
                 self.origin = self.origins.origin_of(func, self.in_backward)
                 record_wrapper_output(self, Write(func, describe(func), args, kwargs), result)
                 if not self.in_backward:  # for nested wrappers, the outermost operator is the user's
-                    call = (func, args, kwargs, result, self.origin)
+                    call = Call(func, args, kwargs, result, self.origin)
                     self.unwrapped_calls[unwrapped_before:] = [UnwrappedCall(call, first, len(self.calls))]
         finally:
             self._declines_next_call, self.origins.known_frames = False, frames
@@ -247,12 +254,12 @@ class Recorder(Recording, TorchDispatchMode):
     def call_count(self) -> int:
         return len(self.calls)
 
-    def add_call(self, call: Any) -> None:
-        self.calls.append(call)
+    def add_call(self, call: tuple[Any, ...]) -> None:
+        self.calls.append(Call(*call))
 
-    def replace_calls(self, since: int, func: Any, call: Callable[[], Any]) -> None:
-        if self.calls[-1][0] is func:
-            self.calls[since:] = [call()]
+    def replace_calls(self, since: int, func: Any, call: Callable[[], tuple[Any, ...]]) -> None:
+        if self.calls[-1].func is func:
+            self.calls[since:] = [Call(*call())]
 
     def replay_call(self, call: Call) -> Any:
         """Record one call of another recording with this recording's arguments; return its result.
@@ -262,7 +269,7 @@ class Recorder(Recording, TorchDispatchMode):
         func, args, kwargs, _, self.origin = call
         self.is_replay = True
         if not is_operator(func):
-            result = None if call[3] is None else call[3].detach()
+            result = None if call.result is None else call.result.detach()
             node = self.add_node(func, tuple(self.argument(arg) for arg in args), {}, result)
             track_results(self, node, result)
             return result
