@@ -17,14 +17,14 @@ from pygls.lsp.server import LanguageServer
 
 from aotlens.errors import UserError
 from lsp_server.client import Client, client_of
-from lsp_server.document import Document
-from lsp_server.fix_trials import FixTrials
 from lsp_server.protocol import Protocol
+from lsp_server.runs.fix_trials import FixTrials
+from lsp_server.runs.step_runs import StepRuns
+from lsp_server.runs.trace_log import age_text, named_log, read_log
+from lsp_server.runs.tracer import Tracer, WorkerFactory
 from lsp_server.settings import Settings
-from lsp_server.step_runs import StepRuns
-from lsp_server.targets import Scan, scan
-from lsp_server.trace_log import age_text, named_log, read_log
-from lsp_server.tracer import Tracer, WorkerFactory
+from lsp_server.text.document import Document
+from lsp_server.text.targets import Scan, scan
 from lsp_server.translate.diagnostics import BAD_EXAMPLE, bad_example, diagnostics, uri_of
 from lsp_server.translate.pages import Page, text_of
 from lsp_server.views import Views, read_lines, real_path

@@ -9,7 +9,7 @@ from lsprotocol import types
 
 from aotlens.model.failure import NOT_THE_FILES, Failure
 from lsp_server.app import Server, path_of
-from lsp_server.tracer import Result
+from lsp_server.runs.tracer import Result
 
 __all__ = ["failed", "not_run", "not_saved", "say_unsaved", "script_of", "why_not_run"]
 

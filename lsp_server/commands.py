@@ -33,9 +33,9 @@ from lsp_server.menus import (
     targets,
     tui_command,
 )
+from lsp_server.runs.step_commands import lower_peak, will_it_fit
+from lsp_server.runs.tracer import Result
 from lsp_server.settings import from_data
-from lsp_server.step_commands import lower_peak, will_it_fit
-from lsp_server.tracer import Result
 from lsp_server.translate.lenses import (
     CANCEL,
     CHOOSE_GPU,

@@ -127,7 +127,7 @@ def _programs() -> Iterator[str]:
     """Yield what the answer depends on in addition to the client: the versions of the code that makes it."""
     yield f"{__version__} {sys.version_info} {sys.prefix}"
     own = Path(__file__).parent
-    for file in sorted((*own.glob("*.py"), *own.glob("translate/*.py"))):
+    for file in sorted(own.rglob("*.py")):
         yield f"{file.name} {file.stat().st_mtime_ns}"
     for name in ("pygls", "lsprotocol"):
         spec = importlib.util.find_spec(name)  # does not load it

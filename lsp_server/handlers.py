@@ -8,11 +8,11 @@ import asyncio
 from lsprotocol import types
 
 from lsp_server.app import Server, path_of
-from lsp_server.document import Document, TextChange
-from lsp_server.positions import Encoding
 from lsp_server.rewrites import NO_GRAD, grad_restored
 from lsp_server.settings import Settings, from_data
-from lsp_server.targets import Scan, unmarked_functions
+from lsp_server.text.document import Document, TextChange
+from lsp_server.text.positions import Encoding
+from lsp_server.text.targets import Scan, unmarked_functions
 from lsp_server.translate.actions import code_actions, example_actions, is_wanted, lens_actions, trace_actions
 from lsp_server.translate.advice import advice_actions, advise_actions
 from lsp_server.translate.fixes import tested_actions, try_actions

@@ -27,7 +27,7 @@ from aotlens.model.report import (
     WrapperStep,
 )
 from aotlens.view.quantities import applied_steps
-from lsp_server.parsing import parse
+from lsp_server.text.parsing import parse
 
 TALLEST_SPAN = 200
 """A span with more lines is found from its first line only."""

@@ -13,7 +13,7 @@ from aotlens.view.partition.saved import layer_value_name, owning, saved_total
 from aotlens.view.quantities import human_bytes
 from aotlens.view.tabs.saved import same_layer
 from lsp_server.app import Server
-from lsp_server.tracer import Result
+from lsp_server.runs.tracer import Result
 from lsp_server.translate.diagnostics import uri_of
 from lsp_server.translate.ranges import span_range
 from lsp_server.views import TargetKey, real_path, target_key

@@ -15,8 +15,8 @@ from aotlens.model.report import Report, Target
 from aotlens.view.gpus import GPU_CHOICES
 from aotlens.view.quantities import target_summary
 from lsp_server.app import Server, path_of
+from lsp_server.runs.tracer import Result
 from lsp_server.settings import Settings
-from lsp_server.tracer import Result
 from lsp_server.translate.diagnostics import uri_of
 from lsp_server.translate.pages import parts_of
 from lsp_server.views import TargetKey, target_key

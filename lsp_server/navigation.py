@@ -12,7 +12,7 @@ from lsprotocol import types
 from aotlens.model.report import Span
 from lsp_server.app import Server
 from lsp_server.index import contains
-from lsp_server.positions import char_index
+from lsp_server.text.positions import char_index
 from lsp_server.translate.diagnostics import uri_of
 from lsp_server.translate.hover import hover
 from lsp_server.translate.page_hover import page_hover

@@ -81,8 +81,8 @@ class Protocol(LanguageServerProtocol):
             commands.work_done_progress = True
         return result
 
-    # The texts are held by `lsp_server.document`, which splits lines as the protocol says; pygls would keep a
-    # second copy that also splits at form feeds.
+    # The texts are held by `lsp_server.text.document`, which splits lines as the protocol says; pygls would
+    # keep a second copy that also splits at form feeds.
 
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from aotlens.model.report import Edit, Fix, Span
-from lsp_server.parsing import parse
-from lsp_server.positions import width
+from lsp_server.text.parsing import parse
+from lsp_server.text.positions import width
 
 NO_GRAD = re.compile(r"\b(?:no_grad|inference_mode|set_grad_enabled)\b")
 """A file is parsed only if the line contains one of these."""

@@ -15,10 +15,10 @@ from tokenize import detect_encoding
 from aotlens.model.failure import NOT_THE_FILES, Failure
 from aotlens.model.report import Diagnostic, Report, Span, Target
 from lsp_server.client import Client
-from lsp_server.document import Document, LineEdit, contents
 from lsp_server.index import FileIndex, Spot, build, files_of
-from lsp_server.linemap import LineMap
-from lsp_server.positions import Encoding, convert
+from lsp_server.text.document import Document, LineEdit, contents
+from lsp_server.text.linemap import LineMap
+from lsp_server.text.positions import Encoding, convert
 
 TraceKey = tuple[str, str | None]
 """The script's path, and the qualified name that was requested (None: every target)."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from lsprotocol import types
 
 from aotlens.model.report import Fix
-from lsp_server.document import Document
-from lsp_server.targets import TextTarget, UnmarkedFunction
+from lsp_server.text.document import Document
+from lsp_server.text.targets import TextTarget, UnmarkedFunction
 from lsp_server.translate.diagnostics import diagnostic, uri_of
 from lsp_server.translate.lenses import CHOOSE_GPU, EXPLAIN, SHOW, TRACE, VERIFY
 from lsp_server.translate.ranges import overlaps, span_range

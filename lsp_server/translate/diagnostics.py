@@ -6,9 +6,9 @@ from lsprotocol import types
 
 from aotlens.diagnostics.failures import FAILURE_CODES, from_failure
 from aotlens.model.report import Diagnostic
-from lsp_server.document import Document
-from lsp_server.positions import convert, width
-from lsp_server.targets import BadExample
+from lsp_server.text.document import Document
+from lsp_server.text.positions import convert, width
+from lsp_server.text.targets import BadExample
 from lsp_server.translate.ranges import span_range
 from lsp_server.views import FailedTrace, Shown, Views
 

@@ -22,9 +22,9 @@ from aotlens.view.quantities import (
     target_summary,
     timings_summary,
 )
-from lsp_server.document import Document
 from lsp_server.index import contains
-from lsp_server.positions import char_index
+from lsp_server.text.document import Document
+from lsp_server.text.positions import char_index
 from lsp_server.translate.expression import expression_text
 from lsp_server.translate.ranges import span_range
 from lsp_server.translate.wording import STALE, code, markup, of_op, step_cost

@@ -6,7 +6,7 @@ from lsprotocol import types
 
 from aotlens.model.report import Target
 from aotlens.view.quantities import target_summary
-from lsp_server.targets import TextTarget
+from lsp_server.text.targets import TextTarget
 from lsp_server.translate.diagnostics import uri_of
 from lsp_server.views import Shown, TargetKey, Views, target_key
 

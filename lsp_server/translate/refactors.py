@@ -12,9 +12,9 @@ from aotlens.diagnostics.checkpoint_edit import checkpointed, source_text
 from aotlens.diagnostics.inplace_edit import bind_new_value, write_to_clone
 from aotlens.model.report import Fix, Input, Site
 from aotlens.view.quantities import human_bytes
-from lsp_server.document import Document, contents
 from lsp_server.index import Spot, saved_bytes_inside
-from lsp_server.positions import convert
+from lsp_server.text.document import Document, contents
+from lsp_server.text.positions import convert
 from lsp_server.translate.actions import edit_of, workspace_edit
 from lsp_server.views import Shown, Views
 

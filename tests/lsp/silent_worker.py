@@ -7,11 +7,11 @@ from typing import cast
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.codec import encode
 from aotlens.worker.protocol import Hello
-from lsp_server import tracer
 from lsp_server.first_answer import Replayed
+from lsp_server.runs import tracer
+from lsp_server.runs.tracer import WorkerFactory
 from lsp_server.server import build_server
 from lsp_server.start import guard_standard_streams
-from lsp_server.tracer import WorkerFactory
 from lsp_server.transport import serve_stdio
 
 GREETING = encode(Hello(1, "2", "3"))

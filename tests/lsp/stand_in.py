@@ -21,9 +21,9 @@ from aotlens.model.failure import Failure, FailureKind
 from aotlens.model.report import Diagnostic, Edit, Fix, Related, Report, Span, Verdict
 from aotlens.worker.protocol import Answer, Hello, Progress, TraceOptions
 from lsp_server.first_answer import Replayed
+from lsp_server.runs.tracer import WorkerFactory
 from lsp_server.server import build_server
 from lsp_server.start import LOOPBACK, guard_standard_streams, log_to
-from lsp_server.tracer import WorkerFactory
 from lsp_server.transport import serve_stdio, serve_tcp
 from tests.report.sample import gpu_sample, sample_report
 

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from lsp_server.positions import Encoding, width
+from lsp_server.text.positions import Encoding, width
 from tests.language_servers import ROOT, STAND_IN
 from tests.lsp.sample_session import traced
 from tests.lsp.strict_client import FULL_CAPABILITIES, Json, Process, StrictClient

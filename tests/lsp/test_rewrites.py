@@ -2,8 +2,8 @@
 
 import pytest
 
-from lsp_server.document import Document, TextChange
 from lsp_server.rewrites import grad_restored
+from lsp_server.text.document import Document, TextChange
 
 
 def rewritten(text: str, line: int) -> str | None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsp_server.document import Document, TextChange, contents, split_lines
-from lsp_server.linemap import LineMap
-from lsp_server.parsing import parse, parsing
-from lsp_server.positions import Encoding, char_index, convert, width
+from lsp_server.text.document import Document, TextChange, contents, split_lines
+from lsp_server.text.linemap import LineMap
+from lsp_server.text.parsing import parse, parsing
+from lsp_server.text.positions import Encoding, char_index, convert, width
 from lsp_server.views import read_lines
 
 ENCODINGS: tuple[Encoding, ...] = ("utf-8", "utf-16", "utf-32")

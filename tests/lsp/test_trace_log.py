@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lsp_server.trace_log import NamedLog, age_text, named_log
+from lsp_server.runs.trace_log import NamedLog, age_text, named_log
 from tests.command import ROOT
 from tests.language_servers import REAL
 from tests.lsp.strict_client import Process

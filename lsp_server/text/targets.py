@@ -12,7 +12,7 @@ from aotlens.errors import ExampleError
 from aotlens.model.report import Span
 from aotlens.worker.grammar import ExampleText, parse_example
 from aotlens.worker.targets import StaticTarget, find_targets
-from lsp_server.parsing import parse, parsing
+from lsp_server.text.parsing import parse, parsing
 
 MENTIONED = re.compile(r"aotlens|torch|compile")
 """A text without any of these words has no target, and is not parsed."""

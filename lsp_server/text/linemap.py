@@ -7,7 +7,7 @@ typing, deleting or undoing makes a stale fact look fresh.
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from lsp_server.document import LineEdit
+from lsp_server.text.document import LineEdit
 
 LONGEST_DIFF = 600
 """Lines on either side beyond which two texts are compared at their ends only: difflib is quadratic."""

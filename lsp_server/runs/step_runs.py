@@ -11,7 +11,7 @@ from aotlens.model.fit import Fit
 from aotlens.model.report import Report
 from aotlens.worker.fit_command import fit_answer, fit_words
 from aotlens.worker.fit_results import open_fit_results
-from lsp_server.script_runs import Command, ScriptRuns
+from lsp_server.runs.script_runs import Command, ScriptRuns
 from lsp_server.settings import Settings
 
 __all__ = ["StepRuns"]

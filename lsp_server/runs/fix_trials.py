@@ -8,7 +8,7 @@ from aotlens.model.dynamo import Dynamo
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
 from aotlens.worker.fit_command import cli_words
-from lsp_server.script_runs import Command, ScriptRuns
+from lsp_server.runs.script_runs import Command, ScriptRuns
 from lsp_server.settings import Settings
 
 __all__ = ["FixTrials"]

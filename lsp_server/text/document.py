@@ -7,7 +7,7 @@ feed or a Unicode line separator inside a line does not end it (`str.splitlines`
 import re
 from dataclasses import dataclass
 
-from lsp_server.positions import Encoding, char_index
+from lsp_server.text.positions import Encoding, char_index
 
 TERMINATED_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)")
 

@@ -11,7 +11,7 @@ from aotlens.view.step_memory.advice import advice_fixes, advice_words
 from aotlens.view.step_memory.lines import step_words
 from lsp_server.app import Server, path_of
 from lsp_server.checks import failed, not_saved, say_unsaved, script_of
-from lsp_server.tracer import Result
+from lsp_server.runs.tracer import Result
 
 __all__ = ["lower_peak", "will_it_fit"]
 
