@@ -138,9 +138,7 @@ class DetachedOutputs:
         """Return the base of the shared storage as the wrapper knows it, and the base's fake tensor."""
         if storage.inputs:
             inputs = self._captured.inputs
-            index = next(
-                index for index, captured_input in enumerate(inputs) if captured_input.storage is storage
-            )
+            index = next(iter(self._captured.inputs_on(storage)))
             argument = inputs[index].argument
             if self._captured.recorded.tracked(argument).storage is not storage:
                 raise unsupported(
@@ -152,6 +150,5 @@ class DetachedOutputs:
         tensor, base = storage.base_tensor, self._bases.of(storage)
         if base is None:
             value = value_of(self._builder, tensor)
-            hidden = self._bases.hide(BaseInfo(value, tensor if tensor.requires_grad else None))
-            base = self._bases.set(storage, hidden)
+            base = self._bases.hide(BaseInfo(value, tensor if tensor.requires_grad else None), storage)
         return base, tensor

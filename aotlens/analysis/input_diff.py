@@ -163,11 +163,7 @@ def _writes_through_input(captured: Captured, index: int, bumps: int) -> int:
     A view whose storage is swapped still counts for its base: the first input takes such writes.
     """
     storage: Any = captured.inputs[index].storage
-    chains = {
-        input_index: captured_input.initial_chain
-        for input_index, captured_input in enumerate(captured.inputs)
-        if captured_input.storage is storage
-    }
+    chains = captured.inputs_on(storage)
     nearest = list[int]()
     for write in (*storage.writes, *(move for move in storage.metadata_mutations if move.is_counted)):
         through = [i for i, chain in chains.items() if write.chain[: len(chain)] == chain]

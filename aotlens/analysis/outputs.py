@@ -148,9 +148,7 @@ def _captured_constant(builder: Builder, index: int, value: Any) -> OutputAliasI
 def _input_storage_inside(captured: Captured, value: Any, storage: StorageState) -> StorageState | None:
     """Return the input storage that an output shares other than as a view: inside or around a subclass."""
     if storage.inputs:
-        return (
-            None if any(captured_input.storage is storage for captured_input in captured.inputs) else storage
-        )
+        return None if captured.inputs_on(storage) else storage
     inner = captured.recorded.inner_storages(value) if is_wrapper(value) else ()
     return next(
         (inner_storage for inner_storage in inner if inner_storage.inputs and _can_be_written(inner_storage)),
@@ -284,8 +282,7 @@ def _intermediate(
             return view_of_output(captured, index, group) or graph_output_or_duplicate(
                 captured, builder, index, group
             )
-        hidden = bases.hide(BaseInfo(value_of(builder, start), start, without_gradient=True))
-        base = bases.set(storage, hidden)
+        base = bases.hide(BaseInfo(value_of(builder, start), start, without_gradient=True), storage)
     first = base is None
     if base is None:
         base = bases.set(storage, _choose_base(captured, builder, group, storage, bases))

@@ -3,7 +3,6 @@
 Invariant: other tensors on the storage that an input takes over still share it after the call.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ import torch
 from aotlens.analysis.bases import Bases
 from aotlens.analysis.records import BaseInfo, InputBase, StorageSwap
 from aotlens.capture.operators import Kind, describe, is_operator
-from aotlens.capture.recorded import StorageState, TensorState
+from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import view_base
 from aotlens.model.report import Span
@@ -85,34 +84,21 @@ class StorageSwaps:
 
     def _swap(self, captured_input: CapturedInput) -> StorageSwap:
         tracked = self._captured.recorded.tracked(captured_input.argument)
-        storage = tracked.storage
-        if any(other.storage is storage for _, other in self._inputs()):
-            return self._from_input(captured_input, tracked)
-        base = self._bases.of(storage)
-        if base is None:
-            hidden = self._bases.hide(BaseInfo(storage.base, self._differentiable(storage)))
-            base = self._bases.set(storage, hidden)
-        return StorageSwap(base, tracked.chain)
-
-    def _from_input(self, captured_input: CapturedInput, tracked: TensorState) -> StorageSwap:
-        """Return the new storage as views of the input on it from which the fewest views lead there."""
-        chains = {
-            index: other.initial_chain for index, other in self._inputs() if other.storage is tracked.storage
-        }
+        storage, chains = tracked.storage, self._captured.inputs_on(tracked.storage)
         leading = [index for index, chain in chains.items() if tracked.chain[: len(chain)] == chain]
-        if not leading:
+        if leading:  # views of the input from which the fewest lead there
+            nearest = max(leading, key=lambda index: len(chains[index]))
+            return StorageSwap(InputBase(nearest), tracked.chain[len(chains[nearest]) :])
+        if chains:
             raise unsupported(
                 "storage-of-several-inputs",
                 span_of_storage_swap(self._captured, captured_input.argument),
                 input=captured_input.slot.name,
             )
-        nearest = max(leading, key=lambda index: len(chains[index]))
-        return StorageSwap(InputBase(nearest), tracked.chain[len(chains[nearest]) :])
-
-    def _inputs(self) -> Iterator[tuple[int, CapturedInput]]:
-        for index, captured_input in enumerate(self._captured.inputs):
-            if captured_input.storage is not None and captured_input.duplicate_of is None:
-                yield index, captured_input
+        base = self._bases.of(storage)
+        if base is None:
+            base = self._bases.hide(BaseInfo(storage.base, self._differentiable(storage)), storage)
+        return StorageSwap(base, tracked.chain)
 
     def _differentiable(self, storage: StorageState) -> Any:
         """Return the storage's first tensor if an output with a gradient is on the storage; else None."""
@@ -133,21 +119,14 @@ def storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: An
 
 def nearest_input(captured: Captured, value: Any, storage: StorageState) -> int:
     """Return the input on a storage from which the fewest views lead to the output."""
-    on_it = [
-        input_index
-        for input_index, captured_input in enumerate(captured.inputs)
-        if captured_input.storage is storage
-    ]
-    if len(on_it) == 1:
-        return on_it[0]
-
+    chains = captured.inputs_on(storage)
     end = captured.recorded.tracked(value).chain
 
     def distance(input_index: int) -> tuple[bool, bool, bool, int]:
         captured_input = captured.inputs[input_index]
-        start = captured_input.initial_chain
+        start = chains[input_index]
         is_related = view_base(captured_input.argument) is view_base(value)
         gains_grad = captured_input.argument.requires_grad and not value.requires_grad
         return not is_related, end[: len(start)] != start, gains_grad, len(end) - len(start)
 
-    return min(on_it, key=distance)
+    return min(chains, key=distance)

@@ -288,6 +288,14 @@ class Captured:
         """Whether there are symbolic sizes or numbers."""
         return self.fake_mode.shape_env is not None
 
+    def inputs_on(self, storage: StorageState) -> dict[int, tuple[ViewStep, ...]]:
+        """Return the inputs that came with a storage, each with the views that lead to it there."""
+        return {
+            index: captured_input.initial_chain
+            for index, captured_input in enumerate(self.inputs)
+            if captured_input.storage is storage and captured_input.duplicate_of is None
+        }
+
     def outputs_in(self, storage: StorageState) -> list[Any]:
         """Return the outputs on a storage."""
         tensors = (value for value in self.outputs if isinstance(value, torch.Tensor))
