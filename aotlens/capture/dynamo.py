@@ -209,13 +209,23 @@ _MEMBER = re.compile(r"(_modules|_parameters|_buffers)(?:'\])?\['([^']+)'\]")
 """One step into a module; `__dict__['_modules']['fc']` if the module defines `__getattr__`."""
 
 
+_ON_STACK = re.compile(r"___stack(\d+)")
+"""Dynamo's name of an unfinished expression's value, which the resume function takes."""
+
+
 def module_path(source: str) -> str:
     """Convert `L['self']._modules['fc']._parameters['weight']` to `fc.weight`."""
     return ".".join(name for _, name in _MEMBER.findall(source))
 
 
 def user_name(source: str) -> str:
-    """Convert `L['batch']['ids']` to `batch['ids']`; other names are returned unchanged."""
+    """Convert `L['batch']['ids']` to `batch['ids']`, and name what is on the stack at a graph break.
+
+    Other names are returned unchanged.
+    """
+    source = _ON_STACK.sub(
+        lambda match: "value_at_break" + (f"_{match[1]}" if match[1] != "0" else ""), source
+    )
     while (shorter := _KEY.sub(r"\1", source)) != source:
         source = shorter
     match = re.match(r"^[LG]\['([^']+)'\](.*)$", source)

@@ -74,6 +74,11 @@ _ADDRESS = re.compile(
 )
 
 
+_FOLDER = re.compile(r"(?<=`)/[^`]*/(?:site|dist)-packages/")
+"""Where packages are installed, before the path of a package's file."""
+
+
 def _joined(text: str) -> str:
     text = _ADDRESS.sub(lambda match: match["name"], " ".join(text.split()))
+    text = _FOLDER.sub("", text)
     return text.rstrip(".").removesuffix(" (reason: None)")

@@ -85,13 +85,14 @@ class Breaks:
             in_eager.compilations |= facts.compilations
             return
         known = self._cause_of(facts) or self._facts.setdefault((facts.span, facts.code or facts.what), facts)
-        known.related = tuple(dict.fromkeys((*known.related, *facts.related)))
-        is_of_library = not facts.is_users and known.is_users
-        if not is_of_library and SEVERITY.index(facts.effect) > SEVERITY.index(known.effect):
-            known.effect = facts.effect
-        known.splits |= facts.splits
         known.compilations |= facts.compilations
         known.lines |= facts.lines
+        if known.is_users and not facts.is_users:
+            return  # torch's own code that the expression runs
+        known.related = tuple(dict.fromkeys((*known.related, *facts.related)))
+        if SEVERITY.index(facts.effect) > SEVERITY.index(known.effect):
+            known.effect = facts.effect
+        known.splits |= facts.splits
 
     def _eager_caller(self, loss: DynamoLoss) -> BreakFacts | None:
         """Return the break that left the caller of a generator in eager.

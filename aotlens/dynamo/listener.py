@@ -19,7 +19,7 @@ from aotlens.dynamo.compile_time import DYNAMO, FIRST_RUN, Clock
 from aotlens.dynamo.graph_edges import graph_edges
 from aotlens.dynamo.graph_transfers import GraphTransfers
 from aotlens.dynamo.guard_names import as_guard, without_scope
-from aotlens.dynamo.recompilations import FailedGuard, closest_entry, failed_guard
+from aotlens.dynamo.recompilations import FailedGuard, closest_entry, failed_guard, of_wrapped_module
 from aotlens.dynamo.skips import LAYER_OF_TORCH
 from aotlens.dynamo.spans import span_of, statement_span, user_frame
 from aotlens.model.report import AFTER
@@ -285,6 +285,8 @@ class Listener:
             return
         facts.against = self._known_id(miss.entry)
         facts.cause = failed_guard(miss, recompile.scope, self._broken_before(recompile.code))
+        if self._tracing.stack and self._tracing.stack[-1].wrapped:
+            facts.cause = of_wrapped_module(facts.cause)
         frames = miss.frames or self._guard_frames(owner, part, facts.cause.source, miss.reason)
         facts.span = _user_span(frames)
         facts.call = _user_span(recompile.above)

@@ -21,7 +21,7 @@ from other compilations are their own cases.
 import ast
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ from aotlens.dynamo.user_names import state_names
 from aotlens.model.dynamo import CauseKind
 from aotlens.torch_api.dynamo.events import DynamoRecompile, GuardMiss
 
-__all__ = ["FailedGuard", "closest_entry", "failed_guard"]
+__all__ = ["FailedGuard", "closest_entry", "failed_guard", "of_wrapped_module"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,15 @@ def failed_guard(miss: GuardMiss, scope: Mapping[str, Any], broken: str = "") ->
         failed.new,
         failed.source or failed.name,
     )
+
+
+_CALLED_BY_WRAPPER = re.compile(r"\bfn(?=[.\[])")
+
+
+def of_wrapped_module(failed: FailedGuard) -> FailedGuard:
+    """Return a guard of the wrapper around a module of torch's with `self` for the module."""
+    guard, name = (_CALLED_BY_WRAPPER.sub("self", text) for text in (failed.guard, failed.name))
+    return replace(failed, guard=guard, name=name)
 
 
 def _code(reason: str) -> str:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -9,10 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from aotlens.dynamo.break_messages import message_parts
+from aotlens.dynamo.breaks import Breaks
 from aotlens.model.dynamo import Break
 from aotlens.model.spans import location
 from aotlens.session.dynamo.log import DynamoLog
+from aotlens.torch_api.dynamo.events import DynamoLoss
 
 LIBRARY = """\
 import contextlib
@@ -83,3 +88,38 @@ def test_a_setting_is_the_hint_where_the_users_code_calls_a_library(library: Mod
     (entry,) = breaks_of(calls)
     assert (entry.text, entry.code) == ("library.total(x)", "GB0124")
     assert entry.hint == "set `torch._dynamo.config.capture_scalar_outputs = True`"
+
+
+def test_code_of_torchs_that_runs_at_a_break_is_not_split_too() -> None:
+    call = traceback.FrameSummary(__file__, breaks_of.__code__.co_firstlineno + 4, "breaks_of")
+    below = traceback.FrameSummary(torch.autograd.__file__, 1, "grad")
+    breaks = Breaks()
+    breaks.add(DynamoLoss(breaks_of.__code__, (call,), "Graph break", "Attempted to call it", "0/0"))
+    breaks.add(DynamoLoss(torch.autograd.grad.__code__, (call, below), None, "Attempted to inline", "1/0"))
+    (facts,) = breaks
+    assert (list(facts.splits), facts.related, facts.effect) == (["breaks_of"], (), "graph split")
+
+
+def test_the_path_of_a_package_is_short_in_a_reason() -> None:
+    message = (
+        "Attempted to inline function marked as skipped\n  Explanation: Dynamo developers marked that the"
+        " function `f` in file `/env/lib/python3.11/site-packages/torch/nn/utils/rnn.py` is not traced.\n"
+    )
+    assert message_parts(message)[1].endswith(
+        "the function `f` in file `torch/nn/utils/rnn.py` is not traced"
+    )
+
+
+def test_a_guard_on_a_module_of_torchs_names_it_self() -> None:
+    torch._dynamo.reset()
+    log, net = DynamoLog(), nn.Sequential(nn.BatchNorm1d(2))
+    with log.listening():
+        compiled = torch.compile(net, backend="eager")
+        compiled(torch.ones(3, 2))
+        net.eval()
+        compiled(torch.ones(3, 2))
+    dynamo = log.dynamo()
+    assert dynamo is not None
+    (function,) = dynamo.functions
+    causes = [entry.cause.name for entry in function.compilations if entry.cause is not None]
+    assert causes == ["self[0].training"]

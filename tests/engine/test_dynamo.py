@@ -183,6 +183,18 @@ def test_what_follows_a_graph_break_has_a_name_of_its_own() -> None:
     assert seen[1].qualname.endswith(f"<locals>.Broken.forward after line {line}")
 
 
+def test_a_value_at_a_graph_break_has_a_name() -> None:
+    seen: list[Compiled] = []
+
+    def unfinished(x: Tensor) -> Tensor:
+        return x.exp() + torch._dynamo.disable(torch.sin)(x) * 2
+
+    with observing(on_compiled=seen.append):
+        torch.compile(unfinished, backend="aotlens")(torch.ones(3))
+    slots = [entry.slot for entry in seen[1].parts.joint.captured.inputs]
+    assert [getattr(slot, "name", None) for slot in slots] == ["value_at_break_1", "value_at_break"]
+
+
 def test_a_packages_decorator_does_not_give_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "site-packages"
     folder.mkdir()

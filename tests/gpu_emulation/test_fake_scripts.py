@@ -112,8 +112,16 @@ def test_a_value_that_is_needed(client: WorkerClient, tmp_path: Path, line: str,
     at = line_of(source, line)
     assert (failure.kind, failure.line, failure.exit_code) == ("no-value", at, 2)
     assert failure.message.startswith(f"{tmp_path}/script.py:{at} needs {what}")
-    assert "leave --fake out, or guard the line" in failure.message
+    assert "leave --fake out" in failure.message
     assert "torch/" not in failure.traceback
+
+
+def test_an_operator_that_torch_cannot_run_on_fake_tensors(client: WorkerClient, tmp_path: Path) -> None:
+    source = "torch._empty_affine_quantized([2], scale=0.1, zero_point=0, dtype=torch.qint8)\n"
+    failure = trace(client, tmp_path, source, fake=True).failure
+    assert failure is not None
+    assert failure.kind == "no-value"
+    assert "runs `aten::_empty_affine_quantized`, which torch does not support on fake" in failure.message
 
 
 def test_a_value_that_is_needed_after_a_capture_ends_the_trace(client: WorkerClient, tmp_path: Path) -> None:

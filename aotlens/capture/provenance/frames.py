@@ -30,6 +30,8 @@ def _package_folder(name: str) -> str:
 
 _TRITON = _package_folder("triton")
 """Its frames lie between a launch and its kernel, as torch's do; it may be outside this environment."""
+_TYPING = os.sep + "typing_extensions.py"
+"""Its decorator `deprecated` lies between the user's code and functions of torch's."""
 
 _is_user: dict[str, bool] = {}
 """By file, since it is asked for each line that Dynamo traces."""
@@ -46,7 +48,7 @@ def is_user_file(filename: str) -> bool:
 def _is_users(filename: str) -> bool:
     if filename.startswith(("<frozen", "<string>", "<eval_with_key>", "<aotlens")) or filename == "":
         return False
-    if filename.startswith((_TORCH, _AOTLENS, _TRITON)):
+    if filename.startswith((_TORCH, _AOTLENS, _TRITON)) or filename.endswith(_TYPING):
         return False
     return not filename.startswith(_STDLIB) or is_installed_file(filename)
 

@@ -3,6 +3,7 @@
 Derived from torch's own errors, so that the user reads one sentence with a solution.
 """
 
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -69,10 +70,11 @@ def missing_value_reason(error: BaseException) -> str:
         if name in ("DataDependentOutputException", "DynamicOutputShapeException"):
             op = str(cause.args[0]) if cause.args else "an operator"
             sizes = f"the sizes that `{op}` gives, which depend on data"
-            default = (
-                sizes if name.startswith("Dynamic") else (f"the output of `{op}`, which depends on values")
-            )
-            return _without_memory(VALUES.get(op, default))
+            if name.startswith("Dynamic"):
+                return f"needs {sizes}, and {_WITHOUT_FAKE}"
+            return _without_memory(VALUES.get(op, f"the output of `{op}`, which depends on values"))
+        if (match := _NO_KERNEL.search(str(cause))) is not None:
+            return f"runs `{match[1]}`, which torch does not support on fake tensors; leave --fake out"
         for words, what in NO_VALUE.items():
             if words in str(cause):
                 return _without_memory(what)
@@ -85,11 +87,13 @@ def without_fake_option(message: str) -> str:
     return message.replace("under --fake tensors", "fake tensors").replace("leave --fake out", "add --real")
 
 
+_WITHOUT_FAKE = "under --fake tensors have no values; leave --fake out"
+_NO_KERNEL = re.compile(r"Could not run '([\w:.]+)' with arguments from the '\w*Meta' backend")
+"""Torch's message for an operator that cannot run on fake tensors."""
+
+
 def _without_memory(what: str) -> str:
-    return (
-        f"needs {what}, and under --fake tensors have no values; leave --fake out, or guard the line (print"
-        " `loss.shape`, not the loss)"
-    )
+    return f"needs {what}, and {_WITHOUT_FAKE}, or guard the line (print `loss.shape`, not the loss)"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
