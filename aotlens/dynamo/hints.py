@@ -25,6 +25,8 @@ HINTS: dict[str, str] = {
     "GB8977": "define the class at the top of the module",
     "GB0003": "compile the function that consumes the generator",
 }
+EDITED: dict[str, tuple[str, ...]] = {"GB0124": (".item(", "float(", "int(", "bool(", "{")}
+"""What an expression contains that the hint edits; without it, the break is in code that it calls."""
 PRINT = "remove it, or allow `torch._dynamo.config.reorderable_logging_functions.add(print)`"
 ALLOW_WARN = "allow `torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)`"
 WARN = f"{ALLOW_WARN}, or move it outside"
@@ -64,7 +66,8 @@ class Library:
 def break_hint(code: str, text: str, torchs: str, library: Library | None, reason: str) -> str:
     """Return what to do about a break, which may stand in a library below the user's line."""
     is_explicit = code == EXPLICIT
-    if library is not None and (is_explicit or library.is_package or not library.is_called):
+    is_edited = any(word in text for word in EDITED.get(code, ("",)))
+    if library is not None and (is_explicit or library.is_package or not library.is_called or not is_edited):
         return library_hint(code, reason, is_explicit or library.is_called)
     return hint_of(code, text, torchs)
 

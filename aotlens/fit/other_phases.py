@@ -18,6 +18,7 @@ from typing import Any, Literal
 import torch
 
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
+from aotlens.fit.saved_files import SavedFiles
 
 __all__ = ["OtherPhases", "observing_saves"]
 
@@ -142,16 +143,24 @@ class OtherPhases:
 @contextmanager
 def observing_saves(phases: OtherPhases, *, is_fake: bool) -> Iterator[None]:
     """Recognise the saving of checkpoints within the block; fake tensors are not written to files."""
-    save = torch.save
+    save, load, files = torch.save, torch.load, SavedFiles()
 
-    def save_nothing(*args: Any, **kwargs: Any) -> None:
+    def save_nothing(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         with phases.saving():
             if is_fake:
                 phases.skipped_saves += 1
+                files.save(obj, f)
             else:
-                save(*args, **kwargs)
+                save(obj, f, *args, **kwargs)
+
+    def load_saved(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return files.load(f, map_location) if files.holds(f) else load(f, map_location, *args, **kwargs)
 
     with ExitStack() as stack:
+        if is_fake:
+            stack.enter_context(
+                replacing(Replacement(torch, "load", load_saved, "reads what was not written"))
+            )
         why = "files would have no values, and replace the user's" if is_fake else "marks the phase"
         stack.enter_context(replacing(Replacement(torch, "save", save_nothing, why)))
         for owner in (torch.nn.Module, torch.optim.Optimizer):

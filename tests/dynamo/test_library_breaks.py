@@ -123,3 +123,16 @@ def test_a_guard_on_a_module_of_torchs_names_it_self() -> None:
     (function,) = dynamo.functions
     causes = [entry.cause.name for entry in function.compilations if entry.cause is not None]
     assert causes == ["self[0].training"]
+
+
+def test_a_break_in_a_layer_of_torchs_needs_no_edit_of_the_layer() -> None:
+    torch._dynamo.reset()
+    layer = nn.TransformerEncoderLayer(4, 2, 4, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+    def encoded(x: torch.Tensor) -> torch.Tensor:
+        return encoder(x[:, None].expand(1, 2, 4), mask=torch.zeros(2, 2)) * 2
+
+    (entry,) = breaks_of(encoded)
+    assert entry.text.startswith("encoder(x")
+    assert entry.hint == "set `torch._dynamo.config.capture_scalar_outputs = True`"

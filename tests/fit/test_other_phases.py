@@ -110,3 +110,34 @@ def test_the_run_to_its_end_has_both_and_writes_no_file(tmp_path: Path) -> None:
     assert 8 << 20 <= peaks["checkpoint saving"] < 12 << 20
     assert not (tmp_path / "best.pt").exists()
     assert "`torch.save` writes no file, because fake tensors have no values" in fit.assumptions
+
+
+RELOADS = """
+import io, torch
+from torch import nn
+net = nn.Sequential(nn.Linear(16, 16), nn.Dropout())
+update = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+for step in range(4):
+    net(torch.ones(8, 16)).sum().backward()
+    update.step()
+    update.zero_grad()
+    torch.save({"net": net.state_dict(), "update": update.state_dict(), "step": step}, "best.pt")
+with open("whole.pt", "wb") as file:
+    torch.save(net, file)
+memory = io.BytesIO()
+torch.save(torch.ones(3, 2), memory)
+best = torch.load("best.pt", map_location="cpu")
+net.load_state_dict(best["net"])
+update.load_state_dict(best["update"])
+with open("whole.pt", "rb") as file:
+    net = torch.load(file, weights_only=False)
+memory.seek(0)
+print(best["step"], torch.load(memory).shape, net(torch.ones(2, 16)).shape)
+"""
+
+
+def test_what_was_saved_can_be_loaded_without_a_file(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RELOADS)
+    ended = aotlens("fit", "--to-end", "train.py", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "3 torch.Size([3, 2]) torch.Size([2, 16])" in ended.err
