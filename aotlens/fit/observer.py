@@ -32,6 +32,7 @@ from aotlens.fit.collectives import Communication, OperatorCall
 from aotlens.fit.library_workspaces import LibraryWorkspaces
 from aotlens.fit.other_phases import OtherPhases
 from aotlens.fit.placeholders import READS_A_VALUE, Placeholders
+from aotlens.fit.replacements import module_copies, rng_state_reads
 from aotlens.fit.storage_sizes import actual_bytes
 from aotlens.fit.work import WorkCounter
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
@@ -374,21 +375,10 @@ def observing_memory(observer: Observer | None = None) -> Iterator[Observer]:
         register_module_buffer_registration_hook(observer.module_registers),
     )
     resize = Replacement(*storage_resize_patch(observer.storage_resized))
+    rng, copies = rng_state_reads(observer.rng_state_is_read), module_copies(observer.module_registers)
     try:
-        with replacing(resize), replacing(_rng_replacement(observer)), observer:
+        with replacing(resize), replacing(rng), replacing(copies), observer:
             yield observer
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _rng_replacement(observer: Observer) -> Replacement:
-    """Return the replacement of the name that checkpoints use; Dynamo needs its own one unchanged."""
-    get_state = torch.get_rng_state
-
-    def get_rng_state() -> torch.Tensor:
-        state = get_state()
-        observer.rng_state_is_read(state)
-        return state
-
-    return Replacement(torch, "get_rng_state", get_rng_state, "allocates memory without an operator")

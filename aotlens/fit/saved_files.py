@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
+
+from aotlens.torch_api.operators import pytree
 
 __all__ = ["SavedFiles"]
 

@@ -1,5 +1,6 @@
 """The step's memory as the observer notes it, in exact bytes, on fake tensors and on real ones."""
 
+import copy
 import linecache
 from contextlib import nullcontext
 
@@ -105,3 +106,17 @@ def penalty_steps(compiled: bool) -> Fit:
 def test_recording_a_derivative_is_not_counted() -> None:
     fit, eager = penalty_steps(compiled=True), penalty_steps(compiled=False)
     assert fit.step_peak_bytes <= eager.step_peak_bytes
+
+
+def test_the_weights_of_a_copy_are_parameters() -> None:
+    with observing_memory() as observer:
+        layer = nn.Linear(8, 16, bias=False)
+        average = copy.deepcopy(layer).requires_grad_(False)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, foreach=False)
+        for _ in range(3):
+            layer(torch.ones(32, 8)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            average.weight.lerp_(layer.weight.detach(), 0.1)
+        fit = fit_of(observer, is_fake=False)
+    assert {row.kind: row.bytes for row in fit.by_kind}["parameter"] == 2 * WEIGHT
