@@ -36,7 +36,7 @@ def _load(folder: Path) -> "dict[str, Tensor]":
 
     ranks = sorted(folder.glob("rank*.pt"))
     return {
-        f"{path.stem}:{name}" if len(ranks) > 1 else name: tensor
+        f"{path.stem}:{name}" if len(ranks) > 1 else name: tensor.to_dense() if tensor.is_sparse else tensor
         for path in ranks
         for name, tensor in torch.load(path, weights_only=True).items()
     }

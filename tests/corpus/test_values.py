@@ -1,12 +1,13 @@
 """Tensors at exit are compared relative to the largest element of eager's."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
 from corpus.records import TensorError, Values
-from corpus.values import compare_tensors
+from corpus.values import compare_dumps, compare_tensors
 
 
 def test_each_tensor_beside_its_own_largest_element() -> None:
@@ -26,6 +27,17 @@ def test_a_gradient_that_is_only_rounding_is_compared_with_the_largest_one() -> 
     ours = {**reference, "bias.grad": torch.tensor([3e-8]), "bias": torch.tensor([3e-8])}
     errors = {tensor.name: tensor.error for tensor in compare_tensors(ours, reference).tensors}
     assert errors == pytest.approx({"bias": 2.0, "bias.grad": 2e-6, "w.grad": 0.0})
+
+
+def test_a_sparse_gradient(tmp_path: Path) -> None:
+    """An embedding's gradient may hold one row several times."""
+    rows = torch.tensor([[1, 1]])
+    for name, values in (("ours", [1.5, 0.5]), ("eager", [1.0, 1.0])):
+        (tmp_path / name).mkdir()
+        gradient = torch.sparse_coo_tensor(rows, torch.tensor(values), (3,), check_invariants=True)
+        torch.save({"table.grad": gradient}, tmp_path / name / "rank0.pt")
+    compared = compare_dumps(tmp_path / "ours", tmp_path / "eager")
+    assert compared.tensors == (TensorError("table.grad", "float32", 0.0),)
 
 
 def test_names_of_one_run_alone() -> None:
