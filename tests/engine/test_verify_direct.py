@@ -42,6 +42,27 @@ def test_arguments_and_module_are_left_alone() -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+class Memory(nn.Module):
+    """Keeps a running mean with its gradient, as recurrent memories do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.memory: Tensor
+        self.register_buffer("memory", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = self.linear(x).tanh()
+        self.memory.mul_(0.9).add_(hidden.mean(0))
+        return hidden + self.memory
+
+
+def test_each_round_starts_from_a_buffer_without_a_gradient() -> None:
+    verdict = verify_with(EAGER, Memory(), (plain(5, 3),), {})
+    assert verdict.ok, verdict.summary()
+    assert (verdict.fresh_rounds, verdict.mutated) == (1, 1)
+
+
 def test_keyword_arguments() -> None:
     verdict = verify_with(EAGER, scaled_sum, (plain(2, 3), leaf(2, 3)), {"bias": 2.0})
     assert verdict.ok, verdict.differences

@@ -32,14 +32,19 @@ def free_variables(fn: Callable[..., Any], depth: int = 2) -> dict[str, Any]:
 
 @contextmanager
 def restoring_tensors(tensors: Sequence[Tensor]) -> Iterator[None]:
-    """Restore values, `requires_grad` and `.grad` of these tensors if the block changes them."""
-    saved = [(tensor, tensor.detach().clone(), tensor.requires_grad) for tensor in tensors]
+    """Restore values, `requires_grad` and `.grad` of these tensors if the block changes them.
+
+    A buffer that the block writes with a gradient is a leaf again afterwards, unless it is a view.
+    """
+    saved = [(tensor, tensor.detach().clone(), tensor.requires_grad, tensor.is_leaf) for tensor in tensors]
     leaves = [tensor for tensor in tensors if is_leaf(tensor)]
     gradients = [(leaf, leaf.grad, value) for leaf, value in zip(leaves, copy_gradients(leaves), strict=True)]
     try:
         yield
     finally:
-        for tensor, value, requires_grad in saved:
+        for tensor, value, requires_grad, was_leaf in saved:
+            if was_leaf and not tensor.is_leaf and not tensor._is_view():
+                tensor.detach_()
             _restore(tensor, value)
             if tensor.is_leaf:
                 tensor.requires_grad_(requires_grad)
