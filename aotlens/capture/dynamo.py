@@ -144,8 +144,10 @@ class _Runner(FloatRunner):
 def _fake_mode(example_inputs: Sequence[Any]) -> FakeTensorMode:
     context = TracingContext.try_get()
     fake_mode = detect_fake_mode(example_inputs) or (context.fake_mode if context is not None else None)
+    if fake_mode is not None:
+        return fake_mode
     numbers = any(isinstance(value, (int, float)) for value in example_inputs)
-    return fake_mode or fake_mode_for(example_inputs, dynamic=numbers, ragged=False)
+    return fake_mode_for((), dynamic=numbers, ragged=False)
 
 
 def _is_dynamic(example_inputs: Sequence[Any]) -> bool:

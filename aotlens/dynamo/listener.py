@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -16,6 +16,7 @@ from aotlens.dynamo.breaks import Breaks, is_limit
 from aotlens.dynamo.cache_lookups import CacheLog
 from aotlens.dynamo.compile_sites import CompileSites
 from aotlens.dynamo.compile_time import DYNAMO, FIRST_RUN, Clock
+from aotlens.dynamo.facts import CompilationFacts, FunctionFacts, MeasuredGuards
 from aotlens.dynamo.graph_edges import graph_edges
 from aotlens.dynamo.graph_transfers import GraphTransfers
 from aotlens.dynamo.guard_names import as_guard, without_scope
@@ -38,7 +39,7 @@ from aotlens.torch_api.dynamo.events import (
 from aotlens.torch_api.patches.compilers import LISTEN
 from aotlens.torch_api.patches.scopes import patched
 
-__all__ = ["CompilationFacts", "FunctionFacts", "Listener", "MeasuredGuards"]
+__all__ = ["Listener"]
 
 _FRAME = "frame"
 """The clock's event for a function that Dynamo processes."""
@@ -49,51 +50,6 @@ WARM_RUNS = 200
 
 FunctionKey = tuple[str, str]
 """File and qualified name."""
-
-
-@dataclass(slots=True)
-class CompilationFacts:
-    """One compilation."""
-
-    id: str
-    part: str
-    order: int
-    cause: FailedGuard | None = None
-    span: Span | None = None
-    """Where the failed guard was created."""
-    call: Span | None = None
-    against: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredGuards:
-    """The guards of one compilation."""
-
-    made: tuple[tuple[str, str, Frames], ...]
-    leaves: int
-    nanoseconds: float | None
-
-
-@dataclass(slots=True)
-class FunctionFacts:
-    """What Dynamo did with one user function and its resume functions; mutable."""
-
-    name: str
-    qualname: str
-    file: str
-    line: int
-    compilations: dict[str, CompilationFacts] = field(default_factory=dict)
-    skipped: dict[tuple[str, str, Span], None] = field(default_factory=dict)
-    """Name, reason and span of each skipped function."""
-    constants: list[DynamoConstant] = field(default_factory=list)
-    guards: dict[str, MeasuredGuards] = field(default_factory=dict)
-    """The guards of the latest compilation of each part."""
-    numbers: dict[str, tuple[Any, Span | None]] = field(default_factory=dict)
-    """Python numbers among the arguments that are constants, with the span of their first use."""
-    limit_hit: bool = False
-    eager_calls: int = 0
-    """Calls in eager since the limit was reached, the call that reached it included."""
-    calls: int = 0
 
 
 @dataclass(slots=True)

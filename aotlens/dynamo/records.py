@@ -10,10 +10,11 @@ from aotlens.capture.provenance.frames import is_first_party_file, is_user_file
 from aotlens.dynamo.break_messages import break_reason
 from aotlens.dynamo.breaks import CAPTURED_WHOLE, BreakFacts, enclosing_qualname
 from aotlens.dynamo.compile_time import FIRST_RUN, OTHER, Clock
+from aotlens.dynamo.facts import CompilationFacts, FunctionFacts, MeasuredGuards
 from aotlens.dynamo.graph_edges import EdgeOperator, user_line
 from aotlens.dynamo.guard_names import user_name
 from aotlens.dynamo.hints import Library, break_hint
-from aotlens.dynamo.listener import CompilationFacts, FunctionFacts, Listener, MeasuredGuards
+from aotlens.dynamo.listener import Listener
 from aotlens.dynamo.skips import skip_of
 from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
 from aotlens.model.dynamo import (

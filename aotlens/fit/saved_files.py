@@ -37,11 +37,12 @@ class SavedFiles:
     """What `torch.save` was called with, by file; mutable."""
 
     def __init__(self) -> None:
-        self._objects: dict[object, tuple[list[Any], pytree.TreeSpec]] = {}
+        self._objects: dict[str | int, tuple[list[Any], pytree.TreeSpec, Any]] = {}
+        """Forms and structure by file, which is kept too: another cannot get its id."""
 
     def save(self, saved: Any, file: Any) -> None:
         leaves, structure = pytree.tree_flatten(saved)
-        self._objects[_key(file)] = [_form(leaf) for leaf in leaves], structure
+        self._objects[_key(file)] = [_form(leaf) for leaf in leaves], structure, file
 
     def holds(self, file: Any) -> bool:
         return _key(file) in self._objects
@@ -49,27 +50,14 @@ class SavedFiles:
     def load(self, file: Any, map_location: Any) -> Any:
         """Return new tensors of the same form, on `map_location` if that names a device."""
         device = torch.device(map_location) if isinstance(map_location, str | torch.device) else None
-        forms, structure = self._objects[_key(file)]
+        forms, structure, _ = self._objects[_key(file)]
         return pytree.tree_unflatten([_loaded(form, device) for form in forms], structure)
 
 
-def _key(file: Any) -> object:
-    """Return the path of a file, or the file object itself if it has none."""
+def _key(file: Any) -> str | int:
+    """Return the path of a file, or the id of a file object that has none."""
     path = file if isinstance(file, str | os.PathLike) else getattr(file, "name", None)
-    return os.path.abspath(path) if isinstance(path, str | os.PathLike) else _Identity(file)
-
-
-@dataclass(frozen=True, slots=True)
-class _Identity:
-    """A file object in memory, which is kept so that its id stays its own."""
-
-    file: Any
-
-    def __hash__(self) -> int:
-        return id(self.file)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.file is self.file
+    return os.path.abspath(path) if isinstance(path, str | os.PathLike) else id(file)
 
 
 def _form(leaf: Any) -> Any:

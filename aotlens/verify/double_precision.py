@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aotlens.ir.program import is_random_op
 from aotlens.torch_api.modes import TorchDispatchMode
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.compare import Difference, Verification
@@ -22,7 +23,7 @@ from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Observation, Probe, TensorFacts
 from aotlens.verify.tensors.clone import Cloner
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies
-from aotlens.verify.tensors.same_numbers import Draw, Replay, draws
+from aotlens.verify.tensors.same_numbers import Draw, Replay
 from aotlens.verify.tensors.values import as_dense_double as wide_values
 from aotlens.verify.tensors.values import error_between, same_non_finite
 
@@ -69,7 +70,7 @@ class Widening(TorchDispatchMode):
         if func in BITS:
             return func(*args, **(kwargs or {}))
         wide_args, wide_kwargs = pytree.tree_map(_wider, (args, kwargs or {}))
-        if self._replay is not None and draws(func):
+        if self._replay is not None and is_random_op(func):
             return self._replay.result(func, wide_args, wide_kwargs)
         return func(*wide_args, **wide_kwargs)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.double_precision import WITHOUT_WRITES, in_double, without_rounding_differences
 from aotlens.verify.first_call import observe_alone
-from aotlens.verify.observe import EVERYTHING, Observation
+from aotlens.verify.observe import EVERYTHING, Observation, Probe
 from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
 from aotlens.verify.tensors.random_arguments import with_random_values
 from aotlens.verify.tensors.same_numbers import Draw, Drawing
@@ -50,9 +50,9 @@ class Sides:
     positions: Collection[int] | None = None
     """The arguments that random values may replace; None for all."""
 
-    def run(self, prepared: PreparedCall, side: Side) -> Observation:
+    def run(self, prepared: PreparedCall, side: Side, probe: Probe = EVERYTHING) -> Observation:
         (own,) = copies(side.prepared(prepared), 1, keep_fn=True)
-        return observe_alone(own, EVERYTHING, side.call, self.state)
+        return observe_alone(own, probe, side.call, self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,8 @@ def _round(sides: Sides, prepared: PreparedCall) -> RoundsVerdict:
 
 def _numbers(sides: Sides, prepared: PreparedCall) -> Sequence[Draw]:
     """Return the random numbers that eager draws in the call and its backward."""
-    (own,) = copies(sides.eager.prepared(prepared), 1, keep_fn=True)
     with Drawing() as drawing:
-        observe_alone(own, WITHOUT_WRITES, sides.eager.call, sides.state)
+        sides.run(prepared, sides.eager, WITHOUT_WRITES)
     return drawing.numbers
 
 

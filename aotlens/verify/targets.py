@@ -76,12 +76,11 @@ def check_function(
     fresh: int = RANDOM_ROUNDS,
 ) -> Checked:
     """Compile a function or module and compare it in as many rounds of random arguments as requested."""
-    compared = _compared(options, fn, (args, kwargs), fresh)
-    if depends_on_own_numbers(compared.judged.verification, options):
-        options = with_eager_numbers(options)
-        with unobserved():
-            compared = _noted(_compared(options, fn, (args, kwargs), fresh))
-    return _located(compared, options, fn)
+
+    def compare(options: CompileOptions) -> _Compared:
+        return _compared(options, fn, (args, kwargs), fresh)
+
+    return _checked(compare(options), options, fn, compare)
 
 
 def _compared(
@@ -100,11 +99,24 @@ def _compared(
     return _Compared(compiled, judge(sides, fresh), state)
 
 
-def _noted(compared: _Compared) -> _Compared:
-    """Return a comparison with eager's random numbers, which its verdict mentions."""
-    verification = compared.judged.verification
-    verification = replace(verification, notes=(*verification.notes, NOT_COMPARED))
-    return replace(compared, judged=replace(compared.judged, verification=verification))
+def _checked(
+    compared: _Compared,
+    options: CompileOptions,
+    fn: Callable[..., Any],
+    compare: Callable[[CompileOptions], _Compared],
+) -> Checked:
+    """Return the verdict; of code with random numbers of its own, that of the same code with eager's.
+
+    `compare` compiles and compares again.
+    """
+    if depends_on_own_numbers(compared.judged.verification, options):
+        options = with_eager_numbers(options)
+        with unobserved():
+            compared = compare(options)
+        verification = compared.judged.verification
+        verification = replace(verification, notes=(*verification.notes, NOT_COMPARED))
+        compared = replace(compared, judged=replace(compared.judged, verification=verification))
+    return _located(compared, options, fn)
 
 
 def check_graph(
@@ -127,14 +139,13 @@ def check_graph(
         state,
         free,
     )
-    compared = _Compared(compiled, judge(sides), state)
-    if depends_on_own_numbers(compared.judged.verification, options):
-        options = with_eager_numbers(options)
-        with unobserved(), same_random_state():
+
+    def compare(options: CompileOptions) -> _Compared:
+        with same_random_state():
             again = compile_graph_module(compiled.captured.subject.function, inputs, options)
-        sides = replace(sides, compiled=Side(graph, as_tuple(again.call)))
-        compared = _noted(_Compared(again, judge(sides), state))
-    return _located(compared, options, graph)
+        return _Compared(again, judge(replace(sides, compiled=Side(graph, as_tuple(again.call)))), state)
+
+    return _checked(_Compared(compiled, judge(sides), state), options, graph, compare)
 
 
 def _located(compared: _Compared, options: CompileOptions, fn: Callable[..., Any]) -> Checked:

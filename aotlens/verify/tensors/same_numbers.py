@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aotlens.ir.program import is_random_op
 from aotlens.torch_api.modes import TorchDispatchMode
 from aotlens.torch_api.operators import pytree
 
@@ -24,11 +25,6 @@ DRAWING = frozenset(
     }
 )  # fmt: skip
 """Operators whose result is random numbers and nothing else."""
-
-
-def draws(func: Any) -> bool:
-    """Return True if an operator uses a random number generator."""
-    return torch.Tag.nondeterministic_seeded in func.tags
 
 
 Draw = tuple[Any, Tensor | None]
@@ -46,7 +42,7 @@ class Drawing(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if draws(func):
+        if is_random_op(func):
             self.numbers.append((func, _numbers(func, result)))
         return result
 

@@ -1,0 +1,58 @@
+"""What Dynamo did with each user function, as the listener collects it.
+
+Invariant: the records are facts of one run, in Dynamo's terms; `records` turns them into the report's.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from aotlens.dynamo.recompilations import FailedGuard
+from aotlens.model.source import Span
+from aotlens.torch_api.dynamo.events import DynamoConstant, Frames
+
+__all__ = ["CompilationFacts", "FunctionFacts", "MeasuredGuards"]
+
+
+@dataclass(slots=True)
+class CompilationFacts:
+    """One compilation."""
+
+    id: str
+    part: str
+    order: int
+    cause: FailedGuard | None = None
+    span: Span | None = None
+    """Where the failed guard was created."""
+    call: Span | None = None
+    against: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredGuards:
+    """The guards of one compilation."""
+
+    made: tuple[tuple[str, str, Frames], ...]
+    leaves: int
+    nanoseconds: float | None
+
+
+@dataclass(slots=True)
+class FunctionFacts:
+    """What Dynamo did with one user function and its resume functions; mutable."""
+
+    name: str
+    qualname: str
+    file: str
+    line: int
+    compilations: dict[str, CompilationFacts] = field(default_factory=dict)
+    skipped: dict[tuple[str, str, Span], None] = field(default_factory=dict)
+    """Name, reason and span of each skipped function."""
+    constants: list[DynamoConstant] = field(default_factory=list)
+    guards: dict[str, MeasuredGuards] = field(default_factory=dict)
+    """The guards of the latest compilation of each part."""
+    numbers: dict[str, tuple[Any, Span | None]] = field(default_factory=dict)
+    """Python numbers among the arguments that are constants, with the span of their first use."""
+    limit_hit: bool = False
+    eager_calls: int = 0
+    """Calls in eager since the limit was reached, the call that reached it included."""
+    calls: int = 0
