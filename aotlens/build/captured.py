@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.hop.rng_states import PROGRAM_KEY
 from aotlens.capture.operators import Kind, aten, describe, is_operator
 from aotlens.capture.recorder import Call
 from aotlens.capture.records import Captured, CapturedInput
@@ -232,10 +231,6 @@ class CallWriter:
 
     def _with_bodies(self, call: Call, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments with recorded programs for the functions of a higher-order operator."""
-        graph = torch.fx.GraphModule
-        arguments = tuple(
-            arg.meta.get(PROGRAM_KEY, arg) if isinstance(arg, graph) else arg for arg in arguments
-        )
         nodes = self._captured.recorded.nodes
         recorded = next((node for node in nodes if node.op is call.func and node.origin is call.origin), None)
         if recorded is None or len(recorded.args) != len(arguments):

@@ -322,9 +322,6 @@ class Recording:
     def add_call(self, call: tuple[Any, ...]) -> None:
         """Add a user call that no operator represents; the recorder appends it to its calls."""
 
-    def replace_calls(self, since: int, func: Any, call: Callable[[], tuple[Any, ...]]) -> None:
-        """Replace the calls since `since` by this one if they are one call of `func` and its reads."""
-
     def current_frames(self) -> Frames:
         """Return the user's current frames; the recorder walks the stack."""
         return self.origin.location

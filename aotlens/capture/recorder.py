@@ -5,7 +5,7 @@ without side effects or is rejected by name; the aliases and writes of the user'
 (`aotlens.capture.graph`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import CodeType
@@ -256,10 +256,6 @@ class Recorder(Recording, TorchDispatchMode):
 
     def add_call(self, call: tuple[Any, ...]) -> None:
         self.calls.append(Call(*call))
-
-    def replace_calls(self, since: int, func: Any, call: Callable[[], tuple[Any, ...]]) -> None:
-        if self.calls[-1].func is func:
-            self.calls[since:] = [Call(*call())]
 
     def replay_call(self, call: Call) -> Any:
         """Record one call of another recording with this recording's arguments; return its result.

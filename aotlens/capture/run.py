@@ -28,7 +28,7 @@ from aotlens.capture.function_fixes import (
     symbolic_tensor_split,
 )
 from aotlens.capture.hop.lifting import Lifting, call_higher_order, lifting
-from aotlens.capture.hop.random_subgraphs import RANDOM_CALLS, record_random_values_first
+from aotlens.capture.hop.loop_numbers import record_loop
 from aotlens.capture.hop.region_gradient import record_region_call
 from aotlens.capture.hop.triton_kernels import launch_as_operator
 from aotlens.capture.inputs.base_selection import inputs_with_bases
@@ -64,7 +64,7 @@ from aotlens.unsupported import unsupported
 
 GRADIENT_RULES: dict[str, Callable[..., Any]] = {
     "invoke_subgraph": lambda _, args, kwargs: record_region_call(*args, **kwargs),
-    **dict.fromkeys(RANDOM_CALLS, record_random_values_first),
+    "while_loop": record_loop,
 }
 """By higher-order operator: our rule, which precedes torch's own."""
 

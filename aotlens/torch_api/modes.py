@@ -39,7 +39,6 @@ __all__ = [
     "without_autocast",
     "without_modes",
     "without_onednn",
-    "without_python_rules",
 ]
 
 
@@ -77,10 +76,6 @@ is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
 
 without_autocast = torch._C._DisableAutocast
 """Within it, operators keep the dtypes of their arguments."""
-
-
-without_python_rules = torch._C._DisablePythonDispatcher
-"""Within it, an operator that is a composition of others is composed as in eager, also where torch traces."""
 
 
 def keys_without_cuda_autocast() -> AbstractContextManager[Any]:

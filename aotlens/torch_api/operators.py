@@ -19,7 +19,6 @@ __all__ = [
     "TorchBindOpOverload",
     "assert_size_stride",
     "attribute_text",
-    "call_composite",
     "check",
     "check_at_run_time",
     "composite_kernel",
@@ -91,12 +90,6 @@ def composite_kernel(func: Any) -> Callable[..., Any]:
 def has_view_tracking_kernel(func: Any) -> bool:
     """Whether an operator itself marks its results as views, and leaves that to none that it calls."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
-
-
-def call_composite(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a composite operator by torch's own kernel, as autograd does."""
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return func._op_dk(key, *args, **kwargs)
 
 
 @contextmanager

@@ -10,9 +10,9 @@ CASES = (
         "pass the tensor as an operand",
     ),
     Case(
-        "random-op-beside-effect",
-        "a random op beside an effect that returns a value, in a subgraph of `{operator}`, with a gradient",
-        "keep the effect outside the subgraph",
+        "random-op-in-backward",
+        "a random op in a function of `{operator}` that the backward calls again: it would get other numbers",
+        "call it outside `{operator}` and pass the numbers as an operand",
     ),
     Case(
         "region-operand-written",

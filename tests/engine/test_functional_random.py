@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch._functorch import config
-from torch._higher_order_ops import map as torch_map
-from torch._higher_order_ops import scan, while_loop
+from torch._higher_order_ops import while_loop
 from torch._higher_order_ops.invoke_subgraph import mark_compile_region
 from torch.utils.checkpoint import checkpoint
 
@@ -315,47 +314,6 @@ def test_multinomial_draws_by_weight() -> None:
     assert [sorted(row) for row in pairs.tolist()] == [[1, 2], [0, 1]]
 
 
-def by_cond(x: Tensor) -> Any:
-    first = torch.rand_like(x)
-    noisy = lambda x: x * torch.rand_like(x) + torch.rand_like(x)
-    within = lambda x: torch.cond(x.sum() > 100, lambda x: x + 1, noisy, (x,))
-    return first, torch.cond(x.sum() > 0, within, lambda x: x.clone(), (x,)), torch.rand_like(x)
-
-
-def by_branch(x: Tensor) -> Any:
-    return torch.rand_like(x), x * torch.rand_like(x) + torch.rand_like(x), torch.rand_like(x)
-
-
-def by_branch_not_taken(x: Tensor) -> Any:
-    result = torch.cond(x.sum() < 0, lambda x: x * torch.rand_like(x), lambda x: x.clone(), (x,))
-    return result, torch.rand_like(x)
-
-
-def by_no_branch(x: Tensor) -> Any:
-    return x.clone(), torch.rand_like(x)
-
-
-def by_map(x: Tensor) -> Any:
-    step: Any = lambda row: row * torch.rand_like(row)
-    return torch_map(step, x), torch.rand_like(x)
-
-
-def by_rows(x: Tensor) -> Any:
-    return torch.stack([row * torch.rand_like(row) for row in x]), torch.rand_like(x)
-
-
-def by_while_loop(x: Tensor) -> Any:
-    step = lambda at, x: (at + 1, x * torch.rand_like(x))
-    _, result = while_loop(lambda at, x: at < 3, step, (torch.zeros((), dtype=torch.int64), x))
-    return result, torch.rand_like(x)
-
-
-def by_repetition(x: Tensor) -> Any:
-    for _ in range(3):
-        x = x * torch.rand_like(x)
-    return x, torch.rand_like(x)
-
-
 @mark_compile_region
 def noisy_region(x: Tensor) -> Tensor:
     return x.sin() * torch.rand_like(x)
@@ -371,60 +329,37 @@ def by_calls(x: Tensor) -> Any:
     return x, torch.rand_like(x)
 
 
-def by_scan(x: Tensor) -> Any:
-    step = lambda sums, row: (sums + row * torch.rand_like(row), sums * torch.rand_like(row))
-    return *scan(step, torch.zeros(x.shape[1]), x), torch.rand_like(x)
-
-
-def by_steps(x: Tensor) -> Any:
-    sums, found = torch.zeros(x.shape[1]), []
-    for row in x:
-        following = sums + row * torch.rand_like(row)
-        found.append(sums * torch.rand_like(row))
-        sums = following
-    return sums, torch.stack(found), torch.rand_like(x)
-
-
-WITHIN = (
-    (by_cond, by_branch),
-    (by_branch_not_taken, by_no_branch),
-    (by_map, by_rows),
-    (by_while_loop, by_repetition),
-    (by_regions, by_calls),
-)
-
-
-@pytest.mark.parametrize(("fn", "plain"), [*WITHIN, (by_scan, by_steps)])
-def test_draws_inside_a_higher_order_operator(fn: Any, plain: Any) -> None:
+def test_draws_inside_a_region() -> None:
+    """A region that draws is recorded in place."""
     x = torch.rand(3, 4) + 0.5
     for options in ({}, {"dynamic": True}):
         with seeded(5):
-            found = compiled(fn, x, **options).call(x)
+            found = compiled(by_regions, x, **options).call(x)
         with seeded(5), Eager():
-            torch.testing.assert_close(tuple(found), tuple(plain(x)))
+            torch.testing.assert_close(tuple(found), tuple(by_calls(x)))
 
 
 @pytest.mark.rotates
-@pytest.mark.parametrize(("fn", "plain"), WITHIN)
 @pytest.mark.parametrize("policy", ["min-cut", "default"])
-def test_gradient_of_draws_inside_a_higher_order_operator(fn: Any, plain: Any, policy: str) -> None:
+def test_gradient_of_draws_inside_a_region(policy: str) -> None:
     x = leaf(3, 4)
     with torch.no_grad():
         x.abs_()
-    call = compiled(fn, x, policy=policy).call
+    call = compiled(by_regions, x, policy=policy).call
     found = []
-    for function, mode in ((call, None), (plain, Eager())):
+    for function, mode in ((call, None), (by_calls, Eager())):
         with seeded(5), mode or nullcontext():
             results = [result for result in function(x) if result.requires_grad]
             found.append(torch.autograd.grad(results, x, [torch.ones_like(one) for one in results]))
     torch.testing.assert_close(found[0], found[1])
 
 
-def test_the_captured_stage_shows_the_function_as_it_was_called() -> None:
-    stages = {stage.name: stage.text for stage in compiled(by_map, torch.rand(3, 4)).target().stages}
-    assert "aten_rand_like(map_body_0" in stages["captured"]
-    assert "higher_order_map_impl(map_body_body" in stages["captured"]
-    assert "higher_order_scan" in stages["decomposed"]
+def test_draw_in_a_branch_is_refused() -> None:
+    def fn(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x * torch.rand_like(x), lambda x: x.clone(), (x,))
+
+    with pytest.raises(UnsupportedError, match="in a subgraph of a higher-order operator"):
+        compiled(fn, torch.rand(4))
 
 
 def test_draw_in_the_condition_of_a_loop_is_refused() -> None:

@@ -202,31 +202,6 @@ def test_a_second_derivative_taken_inside_goes_through_a_region() -> None:
     torch.testing.assert_close(_results(compiled.call, given), _results(eager, given))
 
 
-SAME_MASKS = (
-    "cond_with_dropout",
-    "cond_within_cond_with_dropout",
-    "mapped_with_dropout",
-    "loop_with_dropout",
-)
-
-
-@pytest.mark.rotates
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
-@pytest.mark.parametrize("name", SAME_MASKS)
-def test_what_a_function_draws_is_the_same_in_its_gradient(name: str, dynamic: bool) -> None:
-    """Each function multiplies by what it draws, and so does its gradient."""
-    (program,) = (program for program in PROGRAMS if program.name == f"higher_order/{name}")
-    for seed in range(2):
-        torch.manual_seed(seed)
-        arguments = program.make_args()
-        (x,) = (argument for argument in arguments if argument.requires_grad)
-        options = CompileOptions(backend="eager", dynamic=dynamic)
-        result = compile_direct(program.make(), arguments, {}, options).call(*arguments)
-        result = result[1] if isinstance(result, tuple) else result
-        (gradient,) = torch.autograd.grad(result.sum(), x)
-        torch.testing.assert_close(result, x * gradient)
-
-
 @pytest.mark.rotates
 @pytest.mark.filterwarnings("ignore")
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)

@@ -41,7 +41,6 @@ NOT_ON_GPU = {
     "data_dependent/write_at_an_index_in_a_tensor": "refused by name: torch reads the index from the GPU",
     "distributed/reduced": "torch's fake process group leaves results on a GPU as they were allocated",
     "found_at_random/tensor_twice_in_a_foreach_list": OVERLAP,
-    "higher_order/cond_within_cond_with_dropout": "Dynamo lets a branch draw on the CPU, in eager too",
     "mutation_kinds/foreach_crosswise": OVERLAP,
     "mutation_kinds/foreach_on_a_tensor_and_a_view": OVERLAP,
     "mutation_kinds/foreach_on_one_tensor_twice": OVERLAP,

@@ -104,12 +104,6 @@ EXCEPTIONS = (
         dynamic=True,
     ),
     RefusedThere(
-        "Inductor's code for a branch knows no operator that prints",
-        "print is not an OpOverload (target: cond)",
-        ("higher_order/cond_with_dropout_and_a_print",),
-        backend="inductor",
-    ),
-    RefusedThere(
         "Inductor resizes a storage to known sizes alone",
         "target: inductor.resize_storage_bytes_.default",
         ("exchanges/storage_resized_*", "exchanges/memory_given_back_*"),

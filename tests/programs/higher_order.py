@@ -22,10 +22,6 @@ them; ours are plain results."""
 COUNTED = frozenset({"version"})
 """A write in the branch that was not taken counts here; in eager it has not happened.  Nothing is saved."""
 
-DRAWS_AGAIN = frozenset({"gradient", "random state"})
-"""Eager runs these functions again for their gradient and draws again, which is another mask; ours is the one
-of the forward (`tests/engine/test_higher_order.py`)."""
-
 
 def flag(value: float = 0.0) -> Tensor:
     """A condition that another seed may turn over."""
@@ -243,12 +239,12 @@ def dropped(x: Tensor) -> Tensor:
     return nn.functional.dropout(x)
 
 
-@cases(lambda: (leaf(6, 4), flag()), "dynamo", "dynamic", "inductor", tolerated=DRAWS_AGAIN)
+@cases(lambda: (leaf(6, 4), flag()), "dynamo", "dynamic", "inductor", refused="random-op-in-backward")
 def cond_with_dropout(x: Tensor, flag: Tensor) -> Any:
     return torch.cond(flag, dropped, lambda y: y * torch.rand_like(y), (x,))
 
 
-@cases(lambda: (leaf(6, 4), flag(), flag()), "dynamo", tolerated=DRAWS_AGAIN)
+@cases(lambda: (leaf(6, 4), flag(), flag()), "dynamo", refused="random-op-in-backward")
 def cond_within_cond_with_dropout(x: Tensor, first: Tensor, second: Tensor) -> Any:
     def inner(y: Tensor) -> Any:
         return torch.cond(second, dropped, lambda z: z * torch.rand(4), (y,))
@@ -256,17 +252,17 @@ def cond_within_cond_with_dropout(x: Tensor, first: Tensor, second: Tensor) -> A
     return torch.cond(first, inner, lambda y: y * 3, (x,))
 
 
-@cases(lambda: (leaf(6, 4),), "dynamo", "dynamic", tolerated=DRAWS_AGAIN | WRITABLE)
+@cases(lambda: (leaf(6, 4),), "dynamo", "dynamic", refused="random-op-in-backward")
 def mapped_with_dropout(xs: Tensor) -> Any:
     return hop_map(dropped, xs)  # type: ignore[arg-type]  # torch declares it wrongly
 
 
-@cases(lambda: (torch.randint(1, 5, ()), leaf(6, 4)), "dynamo", "dynamic", tolerated=DRAWS_AGAIN | WRITABLE)
+@cases(lambda: (torch.randint(1, 5, ()), leaf(6, 4)), "dynamo", "dynamic", refused="random-op-in-backward")
 def loop_with_dropout(count: Tensor, x: Tensor) -> Any:
     return while_loop(lambda i, y: i > 0, lambda i, y: (i - 1, nn.functional.dropout(y)), (count, x))
 
 
-@cases(lambda: (leaf(6, 4), flag()), tolerated=DRAWS_AGAIN)
+@cases(lambda: (leaf(6, 4), flag()), refused="random-op-in-backward")
 def cond_with_dropout_and_a_print(x: Tensor, flag: Tensor) -> Any:
     def announced(y: Tensor) -> Tensor:
         torch._higher_order_ops.print("dropped")

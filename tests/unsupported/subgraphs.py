@@ -12,16 +12,6 @@ EXAMPLES: list[Example] = []
 shows = collector(EXAMPLES)
 
 
-@torch.library.custom_op("aotlens_examples::logged", mutates_args=())
-def logged(x: Tensor) -> Tensor:
-    """Return a copy; the examples register it as an operator with an effect."""
-    return x.clone()
-
-
-logged.register_fake(torch.empty_like)
-logged.register_autograd(lambda ctx, gradient: gradient)
-
-
 @shows("higher-order-operator")
 def graph_of_constants() -> None:
     from torch._higher_order_ops.run_const_graph import run_const_graph
@@ -71,20 +61,6 @@ def branch_with_torch_functions_disabled() -> None:
         return torch.cond(x.sum() > 0, product, lambda x: x * 3, (x,))
 
     choose(torch.ones(3, requires_grad=True))
-
-
-@shows("random-op-beside-effect")
-def noise_beside_an_effect() -> None:
-    # `logged` is a custom operator that returns a copy of its argument
-    from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
-
-    _register_effectful_op(torch.ops.aotlens_examples.logged.default, _EffectType.ORDERED)
-
-    @aotlens.compile(options=EAGER)
-    def noisy(x: Tensor) -> Tensor:
-        return torch.cond(x.sum() > 0, lambda x: logged(x) * torch.rand_like(x), lambda x: x * 3, (x,))
-
-    noisy(torch.ones(3, requires_grad=True))
 
 
 @shows("region-operand-written")

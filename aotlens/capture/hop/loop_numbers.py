@@ -25,6 +25,13 @@ def carries_scalars(func: Any, args: tuple[Any, ...]) -> bool:
     return bool(func.name() == "while_loop" and any(isinstance(value, NUMBERS) for value in args[2]))
 
 
+def record_loop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the results of a recorded loop that carries numbers; NotImplemented for any other call."""
+    if isinstance(current_mode(), Recording) and carries_scalars(func, args):
+        return record_scalar_loop(func, args, kwargs)
+    return NotImplemented
+
+
 def record_scalar_loop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Return the results of a loop that carries numbers."""
     condition, step, carried, more, *_ = args

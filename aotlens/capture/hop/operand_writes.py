@@ -13,11 +13,9 @@ from torch.autograd.graph import increment_version
 
 from aotlens.capture.graph import Recording
 from aotlens.capture.hop.loop_numbers import carries_scalars, record_scalar_loop
-from aotlens.capture.hop.rng_states import record_random_call
 from aotlens.capture.hop.subgraphs import WritesToOperandError, record_higher_order, runner_of
 from aotlens.capture.mutations.in_place import Write, record_mutation
 from aotlens.capture.operators import aten, describe
-from aotlens.capture.rng.philox import RandomOpInSubgraphError
 from aotlens.torch_api.autograd import set_version
 from aotlens.torch_api.modes import current_mode
 
@@ -49,8 +47,6 @@ def record_functional_call(
         try:
             result, functional_args, keywords = record_higher_order(recording, func, call.args, call.kwargs)
             break
-        except RandomOpInSubgraphError as error:
-            return record_random_call(recording, (func, args, kwargs), record_functional_call, error)
         except WritesToOperandError as error:
             further = tuple(sorted({*written, *error.operands}))
             form = FORMS.get(func.name())

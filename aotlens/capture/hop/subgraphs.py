@@ -3,7 +3,7 @@
 Invariant: a subgraph reads only its operands, also for symbolic sizes of the outer graph.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -27,12 +27,14 @@ from aotlens.ir.program import (
     Program,
     ProgramInput,
     ProgramOutput,
+    is_random_node,
     map_leaves,
     must_run,
     nodes_in,
     reachable,
 )
 from aotlens.ir.slots import UserInput, UserOutput
+from aotlens.torch_api.autograd import current_autograd_node
 from aotlens.torch_api.hop import has_ordered_effect, indices_from_tensors, without_empty_mutation_info
 from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.symbolic import make_shape_env
@@ -139,6 +141,9 @@ WITHOUT_SUBGRAPHS = frozenset(
 FLEX_BACKWARD = "flex_attention_backward"
 """The operator that requires a list as the result of one of its functions."""
 
+REPLAYED = frozenset({"cond", "map_impl", "while_loop"})
+"""Operators whose backward calls their functions a second time."""
+
 LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 """Operators whose fake kernels and lowerings count steps with a symbol."""
 
@@ -167,6 +172,8 @@ def record_higher_order(
             programs[id(function)], modules[id(function)], _ = region_subgraph(
                 recording, key, name, body, symbols
             )
+    if name in REPLAYED and current_autograd_node() is not None:
+        check_no_random_op(name, programs.values())
     if symbols is not None and symbols.operands:
         args = with_extra_operands(name, args, symbols.operands)
         programs = {key: symbols.with_all_symbols(program) for key, program in programs.items()}
@@ -333,6 +340,13 @@ def check_no_operand_writes(
         error = unsupported_as(WritesToOperandError, "operand-mutation", span, **values)
         error.operands = tuple(index for index, storage in written if not storage.metadata_mutations)
         raise error
+
+
+def check_no_random_op(operator: str, programs: Iterable[Program]) -> None:
+    """Reject a random op in a function that a backward calls again: its numbers would be other ones."""
+    for node in (node for program in programs for node in program.nodes):
+        if is_random_node(node):
+            raise unsupported("random-op-in-backward", node.origin.location.innermost, operator=operator)
 
 
 def check_no_foreign_tensor(

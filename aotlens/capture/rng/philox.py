@@ -46,10 +46,7 @@ RANDOM_SOURCES: dict[str, RandomSource] = {
 
 
 class RandomOpInSubgraphError(UnsupportedError):
-    """A subgraph contains a random operator and has not received the RNG state."""
-
-    device: torch.device
-    """Where the random numbers are."""
+    """A subgraph contains a random operator, and does not receive the RNG state."""
 
 
 @dataclass(slots=True)
@@ -57,7 +54,7 @@ class _GraphState:
     """The RNG state within the forward or backward graph."""
 
     inputs: tuple[Node, ...]
-    """The graph's inputs: seed and base offset; empty in a subgraph that has them as operands."""
+    """The graph's inputs: seed and base offset."""
     seed: Any
     offset: Any
     """The offset of the next random operator."""
@@ -129,26 +126,10 @@ class FunctionalRandom:
         slot = BackwardRngOffset() if backward else RngOffset()
         return (ProgramOutput(self._recording.node_of(side.offset), slot),)
 
-    def state(self, device: torch.device) -> tuple[Any, Any]:
-        """Return the seed, and the offset of the next random operator."""
-        side = self._graph_state(device)
-        return side.seed, side.offset
-
-    def use_operands(self, device: torch.device, seed: Any, offset: Any) -> None:
-        """Use a subgraph's operands as the state."""
-        self.device = device
-        self._graph_states[self._recording.in_backward] = _GraphState((), seed, offset)
-
-    def set_offset(self, device: torch.device, offset: Any) -> None:
-        """Set the offset of the next random operator."""
-        self._graph_state(device).offset = offset
-
     def _graph_state(self, device: torch.device) -> _GraphState:
-        if self._recording.is_subgraph and self._recording.in_backward not in self._graph_states:
+        if self._recording.is_subgraph:
             span = self._recording.span
-            error = unsupported_as(RandomOpInSubgraphError, "functional-rng-in-subgraph", span)
-            error.device = device
-            raise error
+            raise unsupported_as(RandomOpInSubgraphError, "functional-rng-in-subgraph", span)
         if self.device is None:
             self.device = device
         if device != self.device:

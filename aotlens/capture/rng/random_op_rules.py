@@ -328,14 +328,6 @@ def with_random_rules(decompositions: Decompositions) -> Decompositions:
     return {**decompositions, **rules}
 
 
-def without_random_rules(decompositions: Decompositions) -> Decompositions:
-    """Return the table without these rules."""
-    rules = (
-        (op, rule.fallback if isinstance(rule, RandomRule) else rule) for op, rule in decompositions.items()
-    )
-    return {op: rule for op, rule in rules if rule is not None}
-
-
 def apply_rule(rule: Rule, random: FunctionalRandom, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Return a decomposition's result for one call."""
     if isinstance(rule, RandomRule):

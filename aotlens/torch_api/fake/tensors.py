@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -32,7 +32,6 @@ __all__ = [
     "current_fake_mode",
     "detect_fake_mode",
     "fake_constant",
-    "ignore_unbacked_symbols",
     "is_contiguous",
     "is_same_expression",
     "is_traceable_wrapper_subclass",
@@ -214,9 +213,3 @@ def allow_unbacked_symbols(fake_mode: FakeTensorMode) -> Iterator[None]:
         fake_mode.allow_scalar_outputs = before
         if environment is not None:
             environment.settings = settings
-
-
-def ignore_unbacked_symbols(fake_mode: Any) -> Any:
-    """Within the block, new unbacked symbols belong to a run whose outputs are discarded."""
-    environment = fake_mode.shape_env
-    return nullcontext() if environment is None else environment.ignore_fresh_unbacked_symbols()

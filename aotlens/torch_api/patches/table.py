@@ -145,12 +145,7 @@ TRACE = Scope(
             Patch(HigherOrderRule(name), gradient_rule(name), reason)
             for name, reason in (
                 ("invoke_subgraph", "a marked region is traced and divided once"),
-                ("cond", "random numbers of its functions are generated before it, for the backward too"),
-                ("map_impl", "random numbers of its functions are generated before it, for the backward too"),
-                (
-                    "while_loop",
-                    "random numbers of its functions are generated before it, for the backward too",
-                ),
+                ("while_loop", "numbers that it carries become tensors"),
             )
         ),
         Patch(
