@@ -11,9 +11,16 @@ from typing import Any
 from torch import Tensor
 
 from aotlens.verify.compare import Verification, compare
-from aotlens.verify.double_precision import WITHOUT_WRITES, in_double, without_rounding_differences
+from aotlens.verify.double_precision import WITHOUT_WRITES, in_double
 from aotlens.verify.first_call import observe_alone
+from aotlens.verify.last_digit import in_changed_digits
 from aotlens.verify.observe import EVERYTHING, Observation, Probe
+from aotlens.verify.rounding import (
+    Reference,
+    double_reference,
+    last_digit_reference,
+    without_rounding_differences,
+)
 from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
 from aotlens.verify.tensors.random_arguments import with_random_values
 from aotlens.verify.tensors.same_numbers import Draw, Drawing
@@ -92,12 +99,19 @@ def _round(sides: Sides, prepared: PreparedCall) -> RoundsVerdict:
         verification = replace(verification, nondeterministic=_nondeterminism(sides, prepared, expected))
     in_values = any(difference.max_abs is not None for difference in verification.differences)
     if in_values and not verification.nondeterministic:
-        numbers = _numbers(sides, prepared) if expected.uses_random else None
-        wide = in_double(sides.eager.prepared(prepared), sides.eager.call, numbers)
-        verification = without_rounding_differences(verification, (actual, expected), wide)
+        reference = _reference(sides, prepared, expected)
+        verification = without_rounding_differences(verification, (actual, expected), reference)
     if prepared is not sides.original:
         verification = replace(verification, on_random=True)
     return RoundsVerdict(verification, prepared, expected)
+
+
+def _reference(sides: Sides, prepared: PreparedCall, expected: Observation) -> Reference | None:
+    """Return what errors are measured from: double precision, or eager where that is impossible."""
+    numbers = _numbers(sides, prepared) if expected.uses_random else None
+    called = sides.eager.prepared(prepared)
+    reference = double_reference(expected, in_double(called, sides.eager.call, numbers))
+    return reference or last_digit_reference(expected, in_changed_digits(called, sides.eager.call))
 
 
 def _numbers(sides: Sides, prepared: PreparedCall) -> Sequence[Draw]:

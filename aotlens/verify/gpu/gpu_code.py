@@ -31,10 +31,11 @@ from aotlens.rng_state import same_random_state
 from aotlens.torch_api.patches.scopes import patched
 from aotlens.torch_api.patches.table import FLEX_ON_CPU
 from aotlens.verify.compare import Verification, compare
-from aotlens.verify.double_precision import Widening, copy_in_double, without_rounding_differences
+from aotlens.verify.double_precision import Widening, copy_in_double
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.gpu.random_replay import Law, RandomReplay, law_of
 from aotlens.verify.observe import Observation, Probe
+from aotlens.verify.rounding import double_reference, without_rounding_differences
 from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
 from aotlens.verify.tensors.values import TOLERANCES, close, computed_in, error_between, preview_values
 
@@ -245,7 +246,7 @@ class _Comparison:
         if self.compiled.frontend == "dynamo":
             call = _as_tuple(call_with_other_code(self.compiled, CompileOptions("eager"), prepared.fn))
         wide = recording_in_double(prepared, call, random_numbers)
-        return without_rounding_differences(comparison, sides, wide)
+        return without_rounding_differences(comparison, sides, double_reference(sides[1], wide))
 
     def _culprit(self, graphs: InterpretedGraphs, comparison: Verification) -> str:
         if not _is_in_values(comparison):

@@ -59,7 +59,7 @@ def prepare_call(
 
 
 def copies(
-    original: PreparedCall, count: int = 2, keep_fn: bool = False, cloner: type[Cloner] = Cloner
+    original: PreparedCall, count: int = 2, keep_fn: bool = False, cloner: Callable[[], Cloner] = Cloner
 ) -> tuple[PreparedCall, ...]:
     """Return independent copies; with `keep_fn` the callable itself (and its state) is not copied."""
     return tuple(_copy(original, keep_fn, cloner()) for _ in range(count))
