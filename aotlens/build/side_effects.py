@@ -11,8 +11,6 @@ from aotlens.capture.free_variables.containers import ContainerUpdate
 from aotlens.capture.free_variables.name_uses import UNKNOWN, name_uses
 from aotlens.capture.free_variables.reachable import Binding
 from aotlens.capture.records import Captured
-from aotlens.capture.records import GradWriteKind as HowLeft
-from aotlens.ir.origin import site_of
 from aotlens.model import report as rows
 from aotlens.model.spans import site_at
 from aotlens.model.target_facts import Leaving
@@ -24,7 +22,6 @@ REASONS: dict[Leaving, str] = {
     "refilled": "each call replaces the items of the container",
     "removed": "each call deletes it",
     "emptied": "each call empties it",
-    "accumulated": "each call adds it to the existing gradient, as a backward inside the function does",
 }
 CARRIED = ", and starts with the value that the previous call stored"
 
@@ -33,7 +30,7 @@ def build_side_effects(captured: Captured, outputs: tuple[rows.Output, ...]) -> 
     """Return one row for each side effect; `outputs` are the rows of all results, those of side effects among
     them."""
     structure = captured.structure
-    if not structure.container_updates and not structure.rebound and not structure.gradients:
+    if not structure.container_updates and not structure.rebound:
         return ()
     output_index = first_side_effect(captured)
     effects: list[rows.Left] = []
@@ -50,7 +47,6 @@ def build_side_effects(captured: Captured, outputs: tuple[rows.Output, ...]) -> 
         bound = tuple(site for _, site in _sites(name_uses(captured.reachable, binding).writes))
         effects.append(replace(_row(fqn, "bound", range(output_index, output_index + 1)), sites=bound))
         output_index += 1
-    effects += _gradients(captured, output_index)
     return tuple(_with_reason(row, captured, outputs) for row in effects)
 
 
@@ -58,20 +54,7 @@ def first_side_effect(captured: Captured) -> int:
     """Return the index of the first result of a side effect; the number of results where there is none."""
     structure = captured.structure
     count = sum(count for refill in structure.container_updates for _, _, count in _parts(refill))
-    count += sum(not left.is_none for left in structure.gradients)
     return len(captured.outputs) - len(structure.rebound) - count
-
-
-def _gradients(captured: Captured, output_index: int) -> Iterator[rows.Left]:
-    for left in captured.structure.gradients:
-        count = int(not left.is_none)
-        handling: Leaving = "accumulated" if left.kind is HowLeft.ADD else "bound"
-        target = f"{captured.inputs[left.index].slot.name}.grad"
-        if count or left.kind is HowLeft.SET:
-            row = _row(target, handling if count else "removed", range(output_index, output_index + count))
-            site = site_of(left.origin) if left.origin is not None else None
-            yield replace(row, sites=(site,)) if site is not None else row
-        output_index += count
 
 
 def _parts(refill: ContainerUpdate) -> Iterator[tuple[Any, Leaving, int]]:

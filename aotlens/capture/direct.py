@@ -105,7 +105,6 @@ class _UserCall:
         args, kwargs = pytree.tree_unflatten(flat[len(self.tensor_names) :], self.spec)
         watches = self.side_effects is not SideEffects.TRACED
         containers = watch_containers(args, kwargs) if watches else ()
-        recorder.containers = tuple(watched.container for watched in containers)
         rebound: tuple[tuple[str, Any], ...] = ()
         if isinstance(self.function, torch.nn.Module):
             before = dict(zip(self.tensor_names, flat, strict=False))

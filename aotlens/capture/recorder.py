@@ -51,13 +51,7 @@ from aotlens.torch_api.fake.gpu import device_for_autograd, with_original_device
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from aotlens.torch_api.modes import TorchDispatchMode, below_views
 from aotlens.torch_api.operators import pytree
-from aotlens.torch_api.tensor_attributes import grad_without_callbacks
 from aotlens.unsupported import unsupported
-
-
-def unsupported_grad_read(name: str, span: Any) -> UnsupportedError:
-    """Return the error for a read of `.grad` that the caller has set and the recording lacks."""
-    return unsupported("reads-grad", span, input=name)
 
 
 class Call(NamedTuple):
@@ -105,11 +99,8 @@ class Recorder(Recording, TorchDispatchMode):
         self.split_region: SplitRegion | None = None
         self.hooked_edges: list[tuple[Any, int]] = []
         """Gradient edges of intermediate tensors on which the function registered hooks."""
-        self.hooked_arguments: list[Any] = []
         self.unmaterialised_nodes: list[Any] = []
         """Autograd nodes of custom functions that do not materialise zeros."""
-        self.grad_accesses: dict[int, str] = {}
-        """The first access to the `.grad` of a tensor, `read` or `set`, by identity."""
         self.arguments: tuple[Any, ...] = ()
         """The tensors among the arguments."""
         self.inputs: tuple[Any, ...] = ()
@@ -127,18 +118,9 @@ class Recorder(Recording, TorchDispatchMode):
         """Record `tensor.detach_()` or `tensor.requires_grad_(False)` after it happened."""
         record_detach(self, tensor)
 
-    def on_grad_access(self, tensor: Any, access: str) -> Any:
-        """Note that user code is about to read or set `tensor.grad`, which no operator represents.
-
-        Returns the fake argument for one of the caller's tensors, which an optimizer holds.
-        """
-        fake = tensor if type(tensor) is FakeTensor else self._fake_argument_of(tensor)
-        if fake is not None and id(fake) not in self.grad_accesses:
-            self.grad_accesses[id(fake)] = access
-            callers = self.originals.get(id(fake))
-            if access == "read" and not self.in_backward and grad_without_callbacks(callers) is not None:
-                raise unsupported_grad_read(self.argument_names[id(fake)], self.current_frames().innermost)
-        return fake
+    def on_grad_access(self, tensor: Any) -> None:
+        """Reject an access to `.grad` of an argument: the recording lacks it."""
+        self._reject_access("grad-of-input", tensor)
 
     def on_memory_read(self, owner: Any) -> None:
         """Reject a read of the memory of a fake tensor or of its storage; real ones have theirs."""
@@ -147,15 +129,16 @@ class Recorder(Recording, TorchDispatchMode):
 
     def on_hook_registration(self, tensor: Any) -> None:
         """Note that user code is about to register a hook on a tensor, which no operator represents."""
-        if any(tensor is argument for argument in self.arguments):
-            self.hooked_arguments.append(tensor)
-        elif tensor.grad_fn is not None:
+        self._reject_access("hook-on-input", tensor)
+        if tensor.grad_fn is not None:
             self.hooked_edges.append((tensor.grad_fn, tensor.output_nr))
 
-    def _fake_argument_of(self, tensor: Any) -> Any:
-        candidates = (argument for argument in self.arguments if self.originals.get(id(argument)) is tensor)
-        fake_argument = next(candidates, None)
-        return fake_argument if fake_argument is not None else self.real_tensors.find(tensor)
+    def _reject_access(self, case: str, tensor: Any) -> None:
+        """Raise the error for this case if the tensor is an argument, or the caller's tensor for one."""
+        for argument in self.arguments:
+            if argument is tensor or self.originals.get(id(argument)) is tensor:
+                span = self.current_frames().innermost
+                raise unsupported(case, span, input=self.argument_names[id(argument)])
 
     def on_storage_resize(self, storage: Any, size: Any) -> None:
         """Record `storage.resize_(size)` before it happens; no operator represents it."""

@@ -6,7 +6,6 @@ capture returns beside it and no field here leads to.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, Generic, Literal
 
 import torch
@@ -20,7 +19,7 @@ from aotlens.capture.recorded import Recorded, StorageState
 from aotlens.capture.recorder import Call, Recorder, UnwrappedCall
 from aotlens.capture.storage import Storage
 from aotlens.capture.views import ViewStep
-from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
+from aotlens.ir.origin import NO_ORIGIN, Frames
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, FreeTensor, OuterObject, SyntheticBase
 from aotlens.ir.subclasses import Wrapped
@@ -143,30 +142,6 @@ class SyntheticBaseOf:
     """The base is a member, the tensor that they are views of, or flat storage."""
 
 
-class GradWriteKind(Enum):
-    """How the wrapper updates `.grad`."""
-
-    ADD = "added to what is there"
-    SET = "put in its place"
-    SET_IF_NONE = "put there, where the call finds none"
-    """The function reads the gradient, which the recording lacks."""
-
-
-@dataclass(frozen=True, slots=True)
-class GradWrite:
-    """The `.grad` of one input after the call."""
-
-    index: int
-    """The index of the flat input."""
-    kind: GradWriteKind
-    origin: Origin | None
-    """The operator that computes it; None if the function sets None."""
-
-    @property
-    def is_none(self) -> bool:
-        return self.origin is None
-
-
 @dataclass(frozen=True, slots=True)
 class Structure:
     """The relation of the caller's arguments and result to the flat ones."""
@@ -180,13 +155,9 @@ class Structure:
     container_updates: tuple[ContainerUpdate, ...] = ()
     """Containers that the function changes; their new items follow the flat outputs."""
     rebound: tuple[str, ...] = ()
-    """Buffers and attributes that the module rebinds: the last flat outputs before gradients."""
+    """Buffers and attributes that the module rebinds: the last flat outputs."""
     existing_containers: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()
     """Known containers in the result, by the positions that lead to them."""
-    registered_hooks: tuple[tuple[int, str, Any], ...] = ()
-    """Hooks that the function registers on inputs: index, method, and hook (None: no argument)."""
-    gradients: tuple[GradWrite, ...] = ()
-    """The writes to `.grad` of inputs; their tensors are the last flat outputs."""
 
     def flat(self) -> "Structure":
         """Return the structure with a tuple of the result's leaves as the result."""

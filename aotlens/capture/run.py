@@ -13,9 +13,7 @@ import torch
 
 from aotlens.capture.autograd.custom_functions import apply_function
 from aotlens.capture.autograd.detached_views import record_requires_grad
-from aotlens.capture.autograd.grad_writes import grad_writes
 from aotlens.capture.autograd.saved_tensor_hooks import callers_hooks
-from aotlens.capture.autograd.tensor_hooks import reject_retain_grad, remove_hooks
 from aotlens.capture.device_checks import reject_mixed_devices
 from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.free_variables.captured_tensors import used_inputs
@@ -31,6 +29,7 @@ from aotlens.capture.hop.lifting import Lifting, call_higher_order, lifting
 from aotlens.capture.hop.loop_numbers import record_loop
 from aotlens.capture.hop.region_gradient import record_region_call
 from aotlens.capture.hop.triton_kernels import launch_as_operator
+from aotlens.capture.inputs.attachments import reject_attachments, reject_retain_grad
 from aotlens.capture.inputs.base_selection import inputs_with_bases
 from aotlens.capture.inputs.fake_inputs import captured_inputs, make_inputs
 from aotlens.capture.modes import Settings, check_modes_restored, current_modes, isolated_from_caller
@@ -90,6 +89,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
     _reject_seeding(recorder, ran.random_state)
     _reject_unseen_reads(recorder, inputs, call.values)
     recorder.random.reject_seeding()
+    reject_attachments(recorder, inputs)
     changes = ran.changes
     result, filled = changes.result, changes.leaves
     returned = [*pytree.tree_leaves(result), *(value for _, value in filled)]
@@ -98,13 +98,10 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
     inputs = _with_carried_bindings(inputs, changes)
     inputs, bases = inputs_with_bases(recorder, inputs, base_groups, returned)
     inputs = (*inputs, *captured_inputs(recorder, len(inputs)))
-    gradients, grad_leaves = grad_writes(recorder, inputs)
-    filled = (*filled, *grad_leaves)
     if emulates_gpu():
         reject_mixed_devices(recorder.nodes, inputs)
     paths, spec = flatten_with_path(result)
     outputs = tuple(value for _, value in (*paths, *filled))
-    registered = remove_hooks(recorder, inputs, outputs[: len(paths)])
     reject_retain_grad(recorder, inputs, outputs)
     check_intermediate_views(recorder, outputs)
     recorder.inputs = inputs
@@ -114,7 +111,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
         inputs=tuple(_with_storage_state(captured_input, snapshot) for captured_input in inputs),
         outputs=outputs,
         output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
-        structure=Structure(call.arguments, spec, (), *_updates(changes), registered, gradients),
+        structure=Structure(call.arguments, spec, (), *_updates(changes)),
         recorded=snapshot.take(_known_tensors(recorder, outputs)),
         grad_enabled=ran.grad_enabled,
         fixed_modes=(ran.grad_enabled, ran.inference_mode) if ran.switches_grad_mode else None,

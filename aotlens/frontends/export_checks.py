@@ -26,9 +26,6 @@ def reject_settings() -> None:
 
 def reject_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
     """Reject mutations that need a wrapper around the graph."""
-    for gradient in joint.captured.structure.gradients:
-        name = joint.captured.inputs[gradient.index].slot.name
-        raise unsupported("export-grad-write", joint.captured.subject.span, input=name)
     for captured_input, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         span = _span(joint, info)
         name = captured_input.slot.name

@@ -5,7 +5,7 @@ from typing import Literal
 
 from aotlens.model.source import Site
 
-Leaving = Literal["bound", "set", "appended", "refilled", "removed", "emptied", "accumulated"]
+Leaving = Literal["bound", "set", "appended", "refilled", "removed", "emptied"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Left:
     of a list by its index after the first call."""
     handling: Leaving
     """The wrapper's change: it binds the name, sets the item of a dict, appends to a list, exchanges a list's
-    items, removes a name or an item, empties a container, adds to the existing gradient."""
+    items, removes a name or an item, empties a container."""
     outputs: tuple[int, ...]
     """The rows of `Target.outputs` that it then holds, several for a tuple or a dict of them; empty for a
     removal."""

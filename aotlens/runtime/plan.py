@@ -78,13 +78,6 @@ class RequireGrad(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterHooks(Step):
-    """Hooks on inputs, before the graphs run, as the function registers them."""
-
-    title = "register hooks on inputs"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeLeaves(Step):
     """New sizes of leaves, before autograd sees them: it checks gradients against the sizes it has seen."""
 
@@ -201,8 +194,6 @@ class _Planner:
         on = (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)
         if infos := tuple(info for info in self._meta.inputs if info.autograd in on):
             yield RequireGrad(reason="the function enables it for an input", inputs=infos)
-        if self._captured.structure.registered_hooks:
-            yield RegisterHooks(reason="the function registers a hook on an input")
         if self._reshaped:
             yield ResizeLeaves(reason="their gradients have these sizes", inputs=self._reshaped)
 

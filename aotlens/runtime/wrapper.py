@@ -21,13 +21,7 @@ from aotlens.runtime.autograd.leaves import (
     write_leaves,
 )
 from aotlens.runtime.autograd.saved_tensors import check_hooks, without_hooks
-from aotlens.runtime.grad_attributes import (
-    check_gradients,
-    reject_dual_tensors,
-    reject_retain_grad,
-    write_grad_attributes,
-    written_grad_count,
-)
+from aotlens.runtime.autograd_checks import reject_dual_tensors, reject_retain_grad
 from aotlens.runtime.graph_text import call_graph, chain_text, geometry_text, inference_context
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.inference_tensors import (
@@ -56,7 +50,6 @@ from aotlens.runtime.plan import (
     Part,
     RegenerateAliases,
     RegenerateLeafAliases,
-    RegisterHooks,
     RequireGrad,
     RequireGradOfOutputs,
     ResizeLeaves,
@@ -118,8 +111,6 @@ class WrapperText:
         match step:
             case RequireGrad():
                 self._require_grad(step)
-            case RegisterHooks():
-                self._register_hooks()
             case ResizeLeaves():
                 self._resize_leaves(step)
             case DetachInputs():
@@ -184,7 +175,6 @@ class WrapperText:
         check_hooks(builder, self._parts, self._names)
         check_exportable(captured, self._code.is_standalone)
         check_free_variables(builder, captured, self._names)
-        check_gradients(builder, captured, self.arguments)
         self.needs_overlap_helper = guards.needs_helper
         self._has_seen = guards.has_seen
 
@@ -192,15 +182,6 @@ class WrapperText:
         for info in step.inputs:
             off = ".detach_()" if info.autograd is AutogradChange.NEW_LEAF else ""
             self._builder.add(f"{self.arguments[info.index]}{off}.requires_grad_()")
-
-    def _register_hooks(self) -> None:
-        for index, method, hook in self._captured.structure.registered_hooks:
-            name = f"hook_on_{self.arguments[index]}"
-            hook_text = "" if hook is None else self._names.object(hook, name)
-            if method == "register_hook" and sum(self._parts.joint.differentiable) > 1:
-                # eager runs no hook where no gradient arrives: autograd runs it for None of this backward
-                hook_text = f"lambda gradient: None if gradient is None else {hook_text}(gradient)"
-            self._builder.add(f"{self.arguments[index]}.{method}({hook_text})")
 
     def _resize_leaves(self, step: ResizeLeaves) -> None:
         for info in step.inputs:
@@ -378,10 +359,8 @@ class WrapperText:
                 leaves.append(literal(info.value, self._names))
         spec = self._captured.structure.result
         refills, rebound = self._captured.structure.container_updates, self._captured.structure.rebound
-        rest = len(leaves) - written_grad_count(self._captured)
-        write_grad_attributes(self._builder, self._captured, self.arguments, leaves[rest:])
-        output_count = rest if spec is None else spec.num_leaves
-        leaves, filled = leaves[:output_count], leaves[output_count:rest]
+        output_count = len(leaves) if spec is None else spec.num_leaves
+        leaves, filled = leaves[:output_count], leaves[output_count:]
         if refills:
             write_side_effects(self._builder, self._captured, self._names, filled)
         if spec is None:

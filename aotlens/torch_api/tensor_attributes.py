@@ -19,7 +19,6 @@ __all__ = [
     "data_pointer",
     "detach_in_place",
     "grad_attribute",
-    "grad_without_callbacks",
     "index_tensor",
     "register_hook",
     "require_grad",
@@ -27,7 +26,6 @@ __all__ = [
     "share_memory",
 ]
 
-_GRAD: Any = torch.Tensor.grad
 _DEEPCOPY = torch.Tensor.__deepcopy__.__code__
 
 
@@ -104,27 +102,18 @@ def require_grad(original: Any, current: Current) -> Any:
     return requires_grad_
 
 
-def grad_without_callbacks(tensor: Any) -> Any:
-    """`tensor.grad`, without a callback; None for what is no tensor."""
-    with torch._C.DisableTorchFunction():  # a function mode would look for it anew
-        return _GRAD.__get__(tensor) if isinstance(tensor, torch.Tensor) else None
-
-
 def grad_attribute(original: Any, current: Current) -> Any:
-    """`tensor.grad`, which calls `on_grad_access(tensor, "read" or "set")`.
+    """`tensor.grad`, which calls `on_grad_access(tensor)` before it is read or set."""
 
-    A callback may return another tensor, whose attribute it is then.
-    """
+    def announced(access: Callable[..., Any]) -> Callable[..., Any]:
+        def call(target: Any, *value: Any) -> Any:
+            for notify in mode_callbacks("on_grad_access"):
+                notify(target)
+            return access(target, *value)
 
-    def owner(target: Any, access: str) -> Any:
-        owners = (notify(target, access) for notify in mode_callbacks("on_grad_access"))
-        return next((tensor for tensor in owners if tensor is not None), target)
+        return call
 
-    return property(
-        lambda target: original.__get__(owner(target, "read")),
-        lambda target, value: original.__set__(owner(target, "set"), value),
-        original.__delete__,
-    )
+    return property(announced(original.__get__), announced(original.__set__), original.__delete__)
 
 
 def register_hook(original: Any, current: Current) -> Any:

@@ -16,26 +16,15 @@ CASES = (
         "pass a clone to the function",
     ),
     Case(
-        "backward-through-non-leaf-input",
-        "a backward inside the function through `{input}`, which has a grad_fn from outside",
-        "detach it first, or call the backward outside",
-    ),
-    Case(
-        "grad-with-graph",
-        "a gradient with a grad_fn of its own (`create_graph=True`) that is written to `{input}.grad`",
-        "compute gradients with `torch.autograd.grad` and return them",
-    ),
-    Case(
         "saved-under-hooks-then-written",
         "a value that is saved for the backward and mutated before it runs, under "
         "saved-tensor hooks, which may have packed the former value",
         "clone it before the change, or call the function without the hooks",
     ),
     Case(
-        "hook-on-changed-input",
-        "a hook on the input `{input}`, where the function returns or changes that input, or "
-        "where the hook fills a container among the arguments",
-        "register it outside the compiled function",
+        "hook-on-input",
+        "a hook that the function registers on its input `{input}`",
+        "register it outside the compiled function, or on a value that the function computes",
     ),
     Case(
         "attribute-of-input",
@@ -44,13 +33,13 @@ CASES = (
     ),
     Case(
         "retain-grad",
-        "`retain_grad` on an output, whose `.grad` the compiled backward would not set",
+        "`retain_grad` on an input or an output, whose `.grad` the compiled backward would not set",
         "take the gradient with `torch.autograd.grad`, or return what is computed from it separately",
     ),
     Case(
-        "reads-grad",
-        "a function that reads `{input}.grad`, which the caller has set",
-        "pass the gradient as an argument, set `{input}.grad = None` before, or use "
+        "grad-of-input",
+        "a function that reads or changes `{input}.grad`, which also a backward inside it does",
+        "compute gradients with `torch.autograd.grad` and return them, or use "
         "`torch.compile(fn, backend='aotlens')`",
     ),
     Case(

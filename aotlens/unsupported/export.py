@@ -22,12 +22,6 @@ CASES = (
         error=RejectedRuntimeError,
     ),
     Case(
-        "export-grad-write",
-        "aot_export of a function that writes or removes `{input}.grad`",
-        "return the gradient",
-        error=RejectedRuntimeError,
-    ),
-    Case(
         "export-duplicated-inputs",
         "Encountered duplicated inputs that are mutated in the graph: {inputs}",
         "pass a clone as one of them",

@@ -72,7 +72,7 @@ def meta_tensor(x: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (leaf(3),), refused="hook-on-changed-input")
+@cases(lambda: (leaf(3),), refused="hook-on-input")
 def hook_on_a_returned_input_that_is_written_to(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.mul_(2)
@@ -133,7 +133,7 @@ def view_from_before_an_unsqueeze(x: Tensor) -> tuple[Tensor, Tensor]:
     return flat * 1, x
 
 
-@cases(lambda: (leaf(3) * 1,), refused="backward-through-non-leaf-input")
+@cases(lambda: (leaf(3) * 1,), refused="grad-of-input")
 def backward_inside_through_a_history_outside(x: Tensor) -> Tensor:
     (x * x).sum().backward()
     return x.detach() * 1
@@ -285,7 +285,7 @@ def _beside_another_leaf() -> tuple[Tensor, Tensor]:
     return whole, whole[2:].detach().requires_grad_()
 
 
-@cases(_beside_another_leaf, refused="hook-on-changed-input")
+@cases(_beside_another_leaf, refused="hook-on-input")
 def hook_on_an_overlapping_input_of_which_a_view_is_returned(x: Tensor, y: Tensor) -> Tensor:
     x.register_hook(lambda gradient: gradient * 3)
     view = x.t()

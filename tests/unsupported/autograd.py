@@ -12,16 +12,6 @@ EXAMPLES: list[Example] = []
 shows = collector(EXAMPLES)
 
 
-@shows("grad-with-graph")
-def backward_with_a_graph() -> None:
-    @aotlens.compile(options=EAGER)
-    def penalty(x: Tensor) -> Tensor:
-        (x**3).sum().backward(create_graph=True)
-        return x * 2
-
-    penalty(torch.ones(3, requires_grad=True))
-
-
 @shows("attribute-of-input")
 def attribute_of_an_argument() -> None:
     @aotlens.compile(options=EAGER)
@@ -30,18 +20,6 @@ def attribute_of_an_argument() -> None:
         return x * 2
 
     mark(torch.ones(3))
-
-
-@shows("reads-grad")
-def gradient_of_the_caller() -> None:
-    @aotlens.compile(options=EAGER)
-    def signed(x: Tensor) -> Tensor:
-        assert x.grad is not None
-        return x * x.grad.sign()
-
-    x = torch.ones(3, requires_grad=True)
-    (x * 2).sum().backward()
-    signed(x)
 
 
 class Transposing(torch.autograd.Function):

@@ -35,16 +35,6 @@ def with_functional_rng() -> None:
         aotlens.aot_export_module(Model(), [BATCH], trace_joint=False)
 
 
-@shows("export-grad-write")
-def gradient_that_is_assigned() -> None:
-    class Resets(Model):
-        def forward(self, x: Tensor) -> Any:
-            self.layer.weight.grad = torch.ones(1, 3)
-            return (self.layer(x),)
-
-    aotlens.aot_export_module(Resets(), [BATCH], trace_joint=False)
-
-
 @shows("export-duplicated-inputs")
 def one_tensor_twice() -> None:
     class Adds(nn.Module):

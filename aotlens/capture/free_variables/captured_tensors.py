@@ -145,10 +145,6 @@ def _is_used(recorder: Recorder, captured_input: OpenInput, used: set[int]) -> b
     `used` contains ids of nodes, storages and leaves.
     """
     storage, argument = captured_input.storage, captured_input.argument
-    if argument._backward_hooks or argument._post_accumulate_grad_hooks:
-        return True
-    if id(argument) in recorder.grad_accesses:
-        return True
     if (
         not used.isdisjoint((id(captured_input.node), id(storage), id(captured_input.leaf)))
         or storage is None

@@ -159,22 +159,14 @@ class InputCopies:
         copies._write_back(forward, outputs)
         return copies._aliases_at_entry[index]
 
-    def _after_hooks(self, index: int, gradient: Any) -> Any:
-        """Apply the input's gradient hooks, which the wrapper registers on the caller's tensor."""
-        for input_index, method, hook in self._compiled.captured.structure.registered_hooks:
-            if input_index == index and method == "register_hook":
-                changed = hook(gradient)
-                gradient = gradient if changed is None else changed
-        return gradient
-
     def _named(self, program: Program, outputs: Any) -> dict[str, Any]:
         named_values: dict[str, Any] = {}
         for out, value in zip(program.outputs, outputs, strict=True):
             match out.slot:
                 case UserOutput(name=name) if not isinstance(out.value, OuterObject):
                     named_values |= copies_by_name(name, value)
-                case Gradient(name=name, index=index) if value is not None:
-                    named_values |= copies_by_name(f"gradient of {name}", self._after_hooks(index, value))
+                case Gradient(name=name) if value is not None:
+                    named_values |= copies_by_name(f"gradient of {name}", value)
                 case _:
                     pass
         return named_values

@@ -47,10 +47,7 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
         if captured_input.free_tensor is not None
     )
     functional = compiled.joint.recorded.random_device is not None
-    hooked = any(
-        captured.inputs[index].wrapped is not None for index, _, _ in captured.structure.registered_hooks
-    )
-    if is_state or functional or hooked:
+    if is_state or functional:
         return ()
     values = [*values, *(captured_input.free_tensor for captured_input in outside)]
     stages = {stage.name: stage for stage in compiled.stages()}
