@@ -3,7 +3,7 @@
 Invariant: a function that would leave any of them on the caller's tensors is rejected by name.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -52,17 +52,18 @@ def _pop_gradients(captured_input: OpenInput) -> bool:
 
     Autograd puts them on the argument, on the leaf that it was computed from, or on the caller's own tensor.
     """
-    leaves = (captured_input.argument, captured_input.leaf, captured_input.free_tensor)
     has_gradient = False
-    for leaf in leaves:
-        if isinstance(leaf, torch.Tensor) and _may_have_grad(leaf) and type(leaf.grad) is FakeTensor:
-            leaf.grad, has_gradient = None, True
+    for tensor in _possible_leaves(captured_input):
+        if isinstance(tensor, torch.Tensor) and tensor.is_leaf and type(tensor.grad) is FakeTensor:
+            tensor.grad, has_gradient = None, True
     return has_gradient
 
 
-def _may_have_grad(tensor: torch.Tensor) -> bool:
-    """Return True if `.grad` can be read: not of a view of a tensor that requires grad."""
-    return tensor.is_leaf and (tensor._base is None or not tensor._base.requires_grad)
+def _possible_leaves(captured_input: OpenInput) -> Iterator[Any]:
+    """Yield what may be a leaf of the input; asking a view of a detached tensor would be an error."""
+    if captured_input.is_leaf or not captured_input.requires_grad:
+        yield captured_input.argument
+    yield from (captured_input.leaf, captured_input.free_tensor)
 
 
 def _reject_attributes(recorder: Recorder, captured_input: OpenInput) -> None:
