@@ -25,6 +25,7 @@ from aotlens.analysis.records import (
 from aotlens.analysis.storage_swaps import span_of_storage_swap
 from aotlens.analysis.tensor_state import grad_fn_of
 from aotlens.capture.builder import Builder
+from aotlens.capture.events import EventKind
 from aotlens.capture.operators import aten
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured
@@ -131,7 +132,7 @@ class DetachedOutputs:
             chain=chain,
             tensor=start,
             has_own_version=not shares_version_counter(start, under),
-            was_assigned=any(tensor is start for tensor in self._captured.recorded.swapped_tensors),
+            was_assigned=self._captured.recorded.events.has(EventKind.STORAGE_SWAP, start),
         )
 
     def _storage_base(self, storage: StorageState) -> tuple[AliasBase, Any]:

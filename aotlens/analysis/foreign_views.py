@@ -7,6 +7,7 @@ from typing import Any
 
 from aotlens.analysis.storage_swaps import span_of_storage_swap
 from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
+from aotlens.capture.events import EventKind
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import is_wrapper
@@ -28,9 +29,11 @@ def check_view_storage(captured: Captured, value: Any) -> None:
         and recorded.is_view_of_detached(value)
         and not _can_view_before_detach(captured, value)
     ):
-        raise unsupported("view-before-detach", recorded.span_of_detaching(base) or captured.subject.span)
+        raise unsupported(
+            "view-before-detach", recorded.events.span(EventKind.DETACH, base) or captured.subject.span
+        )
     start = view_base(value)
-    if not value.requires_grad or not any(start is tensor for tensor in recorded.swapped_tensors):
+    if not value.requires_grad or not recorded.events.has(EventKind.STORAGE_SWAP, start):
         return _check_shares_base_storage(captured, value)
     if start.requires_grad and grad_fn_of(start) is not None and gradient_sizes(start) != tuple(start.shape):
         raise unsupported("storage-of-other-sizes", span_of_storage_swap(captured, start))
@@ -85,12 +88,10 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
     if has_grad_fn and is_detached and not captured.recorded.is_view_of_detached(value):
         raise unsupported(
             "input-view-before-detach",
-            captured.recorded.span_of_detaching(captured_input.argument) or captured.subject.span,
+            captured.recorded.events.span(EventKind.DETACH, captured_input.argument) or captured.subject.span,
             input=captured_input.slot.name,
         )
-    if value.requires_grad and any(
-        view_base(value) is tensor for tensor in captured.recorded.swapped_tensors
-    ):
+    if value.requires_grad and captured.recorded.events.has(EventKind.STORAGE_SWAP, view_base(value)):
         raise unsupported(
             "output-on-input-storage",
             span_of_storage_swap(captured, view_base(value)),

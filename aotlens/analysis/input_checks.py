@@ -7,6 +7,7 @@ from aotlens.analysis.input_diff import InputDiff, has_new_data, has_new_grad_fn
 from aotlens.analysis.input_reads import is_used_between
 from aotlens.analysis.records import AutogradChange
 from aotlens.analysis.tensor_state import grad_fn_of, span_of_writes
+from aotlens.capture.events import EventKind
 from aotlens.capture.inputs.synthetic_bases import has_other_grad_fn
 from aotlens.capture.storage import Write, repeated_dims
 from aotlens.errors import UnsupportedError
@@ -46,10 +47,10 @@ def _check_subclass(diff: InputDiff) -> None:
 
 
 def _check_storage_swap(diff: InputDiff) -> None:
-    for leaf, assignment, span in diff.captured.recorded.resized_leaves:
+    for event in diff.captured.recorded.events.of(EventKind.DATA_OF_OTHER_SIZES):
         # the leaf's gradient keeps the former sizes for as long as something holds the result of that use
-        if leaf is diff.argument and is_used_between(diff.captured, leaf, last=assignment):
-            raise _error("data-of-other-sizes-after-read", diff, span)
+        if event.tensor is diff.argument and is_used_between(diff.captured, diff.argument, last=event.call):
+            raise _error("data-of-other-sizes-after-read", diff, event.span)
     span = span_of_writes(diff.mutations)
     if diff.input.is_view and diff.argument.requires_grad and version_bumps(diff.input):
         raise _error("storage-swap-of-mutated-view", diff, span)
@@ -61,10 +62,11 @@ def _check_autograd(diff: InputDiff) -> None:
     if diff.autograd not in (AutogradChange.NEW_LEAF, AutogradChange.DETACHED):
         return
     recorded, argument = diff.captured.recorded, diff.argument
-    view, span = next(diff.views, None), recorded.span_of_detaching(argument)
+    view, detached = next(diff.views, None), recorded.events.last(EventKind.DETACH, argument)
+    span = detached.span if detached is not None else None
     if diff.autograd is AutogradChange.NEW_LEAF:
         # autograd takes the former tensor in what it recorded before, and the leaf in what came after
-        last = recorded.calls_before_detaching(argument)
+        last = detached.call if detached is not None else 0
         if view is not None or is_used_between(diff.captured, argument, last=last):
             raise _error("requires-grad-after-detach", diff, span)
         return

@@ -13,6 +13,7 @@ import torch
 from aotlens.analysis.records import AutogradChange, Geometry, StorageSwap
 from aotlens.analysis.tensor_state import geometry_of, grad_fn_of
 from aotlens.capture.builder import Builder
+from aotlens.capture.events import EventKind
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Write
@@ -143,7 +144,7 @@ def _autograd_change(captured: Captured, captured_input: CapturedInput) -> Autog
         return AutogradChange.NONE if as_its_base else AutogradChange.REQUIRES_GRAD
     if captured_input.requires_grad and not argument.requires_grad:
         return AutogradChange.DETACHED
-    detached = captured_input.requires_grad and captured.recorded.was_detached(argument)
+    detached = captured_input.requires_grad and captured.recorded.events.has(EventKind.DETACH, argument)
     if detached and grad_fn_of(argument) is not None:  # by a later write
         return AutogradChange.DETACHED
     return AutogradChange.NEW_LEAF if captured_input.becomes_leaf else AutogradChange.NONE

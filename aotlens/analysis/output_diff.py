@@ -41,7 +41,7 @@ def alias_of(
         base=start.base,
         chain=start.chain or (),
         geometry=geometry_on_base(captured, start.chain, value, start.tensor),
-        requires_grad=captured.recorded.requires_grad(value),
+        requires_grad=id(value) in captured.outputs_requiring_grad,
         detached_after=views_before_detach(captured.recorded, value, start.chain) if is_detached else None,
         has_own_version=not shares_version_counter(value, start.tensor),
         viewed_without_grad=is_viewed_without_grad(value),

@@ -9,7 +9,7 @@ import torch
 
 from aotlens.analysis.bases import Bases
 from aotlens.analysis.records import BaseInfo, InputBase, StorageSwap
-from aotlens.capture.operators import Kind, describe, is_operator
+from aotlens.capture.events import EventKind
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import view_base
@@ -29,8 +29,8 @@ def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> boo
     tracked = captured.recorded.tracked(captured_input.argument)
     if tracked.storage is not captured_input.storage:
         return True
-    if captured_input.base is not None and any(
-        captured_input.argument is tensor for tensor in captured.recorded.swapped_tensors
+    if captured_input.base is not None and captured.recorded.events.has(
+        EventKind.STORAGE_SWAP, captured_input.argument
     ):
         return True
     if captured_input.argument.untyped_storage()._cdata != captured_input.fake.untyped_storage()._cdata:
@@ -44,11 +44,7 @@ def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> boo
 
 def span_of_storage_swap(captured: Captured, tensor: Any) -> Span | None:
     """Return the span of the last expression that gave the tensor another storage."""
-    for call in reversed(captured.calls):
-        is_swap = is_operator(call.func) and describe(call.func).kind is Kind.STORAGE_SWAP
-        if is_swap and call.args[0] is tensor:
-            return call.origin.location.innermost
-    return captured.subject.span
+    return captured.recorded.events.span(EventKind.STORAGE_SWAP, tensor) or captured.subject.span
 
 
 def check_version_counters(captured: Captured) -> None:
@@ -57,7 +53,8 @@ def check_version_counters(captured: Captured) -> None:
     Raises:
         UnsupportedError: one has none, since its `.data` was assigned an inference tensor.
     """
-    if not captured.recorded.inference_data_spans:
+    first = next(captured.recorded.events.of(EventKind.INFERENCE_DATA), None)
+    if first is None:
         return
     final_values = (
         *captured.outputs,
@@ -67,7 +64,7 @@ def check_version_counters(captured: Captured) -> None:
         value for value in final_values if isinstance(value, torch.Tensor) and not value.is_inference()
     )
     if not all(has_version_counter(value) for value in tensors):
-        raise unsupported("data-outside-inference-mode", captured.recorded.inference_data_spans[0])
+        raise unsupported("data-outside-inference-mode", first.span)
 
 
 class StorageSwaps:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.as_strided import from_base, is_as_strided_chain
+from aotlens.capture.events import Event, EventKind, Events
 from aotlens.capture.free_variables.real_tensors import RealTensors
 from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import FAKES, aten
@@ -24,7 +25,6 @@ from aotlens.ir.names import free_name
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node, getitem
 from aotlens.ir.regions import Region
-from aotlens.model.report import Span
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
 from aotlens.unsupported import unsupported
@@ -41,21 +41,12 @@ class Recording:
 
     current_inputs: Any = None
     """While the backward is recorded: the inputs as the user's backward code reads them."""
-    containers: tuple[Any, ...] = ()
-    """Lists and dicts among the function's arguments: copies of the caller's."""
-
     fixed_floats = False
     """Whether the graph must not read Python numbers: see `aotlens.capture.symbols.float_inputs`."""
-    outputs_requiring_grad: frozenset[int] = frozenset()
-    """Identities of the outputs that require grad; recorded if views of a detached tensor exist."""
-    resized_leaves: tuple[tuple[Any, int, Span | None], ...] = ()
-    """Leaves that got data of other sizes (`.data`), with the call count and the source location."""
-    inference_data_spans: tuple[Span | None, ...] = ()
-    """Where inference tensors got other data (`.data`): since then they have no version counter."""
     is_replay: bool = False
     """Whether it replays another recording."""
-    reset_leaves_with_gradient: tuple[Any, ...] = ()
-    """The `reset_leaves` whose gradient arrives at their new grad_fn."""
+    events = Events()
+    """What happened to single tensors and no node shows."""
 
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         self.fake_mode = fake_mode
@@ -70,18 +61,8 @@ class Recording:
         self.intermediate_views: list[tuple[Tracked, int, Any]] = []
         """Views whose grad_fn lacks a later write of one `_foreach_` call, with storage version and source
         location."""
-        self.has_hidden_changes = False
-        """Whether a tensor that requires grad was changed without autograd's knowledge (`.data`)."""
-        self.swapped_tensors: list[Any] = []
-        """Tensors that got another storage."""
-        self.views_before_detach: list[tuple[ViewStep, ...]] = []
-        """View chains of views whose base was detached in place afterwards."""
-        self.detached: list[tuple[Any, Span | None, int]] = []
-        """Tensors that were detached in place, with the source location and the call count."""
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of their fake argument."""
-        self.reset_leaves: list[Any] = []
-        """Leaves whose gradient edge `set_` replaced: earlier uses lead to the old one."""
         self.origin = Origin(NO_ORIGIN, "")
         """The origin of new nodes."""
         self.regions: dict[Any, Any] = {}
@@ -325,6 +306,17 @@ class Recording:
     def current_frames(self) -> Frames:
         """Return the user's current frames; the recorder walks the stack."""
         return self.origin.location
+
+    def note(self, kind: EventKind, tensor: Any) -> None:
+        """Add an event that the user's current expression caused."""
+        chain = tracked.chain if (tracked := getattr(tensor, TRACKED_ATTRIBUTE, None)) is not None else ()
+        event = Event(kind, tensor, self.current_frames().innermost, self.call_count, chain)
+        self.events = self.events.with_event(event)
+
+    def note_hidden_change(self, tensor: Any) -> None:
+        """Note a change that autograd does not know; of several only the first."""
+        if not self.events.has(EventKind.HIDDEN_CHANGE):
+            self.note(EventKind.HIDDEN_CHANGE, tensor)
 
     def keywords(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return {key: self.argument(value) for key, value in kwargs.items()} if kwargs else {}

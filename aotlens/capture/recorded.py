@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.events import EventKind, Events
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.recorder import Call, Recorder
@@ -34,7 +35,6 @@ from aotlens.capture.subclasses import inner_tensors, is_wrapper
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
 from aotlens.ir.regions import Region
-from aotlens.model.report import Span
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from aotlens.unsupported import unsupported
 
@@ -123,24 +123,8 @@ class Recorded:
     """Symbols of data-dependent numbers."""
     random_device: torch.device | None
     """The device whose random numbers are functions of a seed and an offset; None if there is none."""
-    swapped_tensors: tuple[Any, ...]
-    """Tensors that got another storage."""
-    resized_leaves: tuple[tuple[Any, int, Span | None], ...]
-    """Leaves that got data of other sizes (`.data`), with the call count and the source location."""
-    reset_leaves: tuple[Any, ...]
-    """Leaves whose gradient edge `set_` replaced."""
-    reset_leaves_with_gradient: tuple[Any, ...]
-    """The `reset_leaves` whose gradient arrives at the new edge; empty before the backward."""
-    views_before_detach: tuple[tuple[ViewStep, ...], ...]
-    """View chains of views whose base was detached in place afterwards."""
-    detached: tuple[tuple[Any, Span | None, int], ...]
-    """Tensors that were detached in place, with the source location and the call count."""
-    outputs_requiring_grad: frozenset[int]
-    """Identities of the outputs that require grad; recorded if views of a detached tensor exist."""
-    inference_data_spans: tuple[Span | None, ...]
-    """Where inference tensors got other data (`.data`): since then they have no version counter."""
-    has_hidden_changes: bool
-    """Whether a tensor that requires grad was changed without autograd's knowledge (`.data`)."""
+    events: Events
+    """What happened to single tensors and no node shows."""
 
     def tracked(self, tensor: Any) -> TensorState:
         """Return the state of a tensor.
@@ -164,30 +148,14 @@ class Recorded:
             if state is not None:
                 yield state.storage
 
-    def requires_grad(self, output: Any) -> bool:
-        """Return True if an output requires grad in eager."""
-        return id(output) in self.outputs_requiring_grad or bool(output.requires_grad)
-
     def is_view_of_detached(self, tensor: Any) -> bool:
         """Return True if the tensor is a view whose base was detached in place afterwards."""
         chain = self.tracked(tensor).chain
         return any(
-            len(detached_chain) <= len(chain)
-            and all(step is other for step, other in zip(detached_chain, chain, strict=False))
-            for detached_chain in self.views_before_detach
+            len(event.chain) <= len(chain)
+            and all(step is other for step, other in zip(event.chain, chain, strict=False))
+            for event in self.events.of(EventKind.VIEW_BEFORE_DETACH)
         )
-
-    def was_detached(self, tensor: Any) -> bool:
-        """Return True if the tensor was detached in place."""
-        return any(detached is tensor for detached, *_ in self.detached)
-
-    def span_of_detaching(self, tensor: Any) -> Span | None:
-        """Return the user's expression that last detached the tensor in place; None if none did."""
-        return next((span for detached, span, _ in reversed(self.detached) if detached is tensor), None)
-
-    def calls_before_detaching(self, tensor: Any) -> int:
-        """Return how many operators had run when the tensor was last detached."""
-        return next((calls for detached, _, calls in reversed(self.detached) if detached is tensor), 0)
 
 
 class Snapshot:
@@ -211,15 +179,7 @@ class Snapshot:
             decomposed=recorder.decomposed,
             data_symbols=frozenset(recorder.symbols.read_from_data),
             random_device=recorder.random.functional.device,
-            swapped_tensors=tuple(recorder.swapped_tensors),
-            resized_leaves=recorder.resized_leaves,
-            reset_leaves=tuple(recorder.reset_leaves),
-            reset_leaves_with_gradient=recorder.reset_leaves_with_gradient,
-            views_before_detach=tuple(recorder.views_before_detach),
-            detached=tuple(recorder.detached),
-            outputs_requiring_grad=recorder.outputs_requiring_grad,
-            inference_data_spans=recorder.inference_data_spans,
-            has_hidden_changes=recorder.has_hidden_changes,
+            events=recorder.events,
         )
 
     def storage(self, storage: Storage) -> StorageState:

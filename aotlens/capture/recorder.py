@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from aotlens.capture.autograd.checkpoints import Checkpoints
-from aotlens.capture.autograd.detached_views import record_detach
 from aotlens.capture.autograd.saved_tensors import SavedValues
+from aotlens.capture.events import EventKind
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.modes import SplitRegion
 from aotlens.capture.mutations.in_place import (
@@ -115,8 +115,14 @@ class Recorder(Recording, TorchDispatchMode):
         self.add_call((aten.set_.source_Tensor, (target, source), {}, target, self.origin))
 
     def on_detach(self, tensor: Any) -> None:
-        """Record `tensor.detach_()` or `tensor.requires_grad_(False)` after it happened."""
-        record_detach(self, tensor)
+        """Record `tensor.detach_()` or `tensor.requires_grad_(False)` after it happened.
+
+        In eager, views from before keep their grad_fn; regenerating them would lose it.
+        """
+        self.note(EventKind.DETACH, tensor)
+        for view in self.seen_tensors():
+            if view._base is tensor and getattr(view, TRACKED_ATTRIBUTE, None) and view.requires_grad:
+                self.note(EventKind.VIEW_BEFORE_DETACH, view)
 
     def on_grad_access(self, tensor: Any) -> None:
         """Reject an access to `.grad` of an argument: the recording lacks it."""

@@ -220,6 +220,12 @@ class Captured:
     """The flat inputs, then the synthetic bases that are not inputs themselves."""
     outputs: tuple[Any, ...]
     """The flat results of the user's function."""
+    outputs_requiring_grad: frozenset[int]
+    """Identities of the outputs that required grad when the function returned.
+
+    A fake view of a detached tensor loses its grad_fn when it is asked for after a write without grad, unlike
+    eager's view.
+    """
     output_names: tuple[str, ...]
     structure: Structure
     recorded: Recorded

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from aotlens.capture.autograd.custom_functions import apply_function
-from aotlens.capture.autograd.detached_views import record_requires_grad
 from aotlens.capture.autograd.saved_tensor_hooks import callers_hooks
 from aotlens.capture.device_checks import reject_mixed_devices
 from aotlens.capture.error_translation import translated_errors
@@ -93,7 +92,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
     changes = ran.changes
     result, filled = changes.result, changes.leaves
     returned = [*pytree.tree_leaves(result), *(value for _, value in filled)]
-    record_requires_grad(recorder, returned)
+    requiring_grad = frozenset(id(value) for value in returned if _requires_grad(value))
     inputs = used_inputs(recorder, inputs, call.free_tensors, (result, [value for _, value in filled]))
     inputs = _with_carried_bindings(inputs, changes)
     inputs, bases = inputs_with_bases(recorder, inputs, base_groups, returned)
@@ -110,6 +109,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
         subject=subject,
         inputs=tuple(_with_storage_state(captured_input, snapshot) for captured_input in inputs),
         outputs=outputs,
+        outputs_requiring_grad=requiring_grad,
         output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
         structure=Structure(call.arguments, spec, (), *_updates(changes)),
         recorded=snapshot.take(_known_tensors(recorder, outputs)),
@@ -125,6 +125,10 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
         hooks=callers_hooks(),
         has_hooks=has_saved_tensor_hooks(),
     ), recorder
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _updates(changes: OutputWithUpdates) -> tuple[Any, Any, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from torch.autograd.graph import get_gradient_edge
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes
+from aotlens.capture.events import EventKind
 from aotlens.capture.invalid_views import is_invalid_view
 from aotlens.capture.recorder import Recorder
 from aotlens.errors import with_location
@@ -105,7 +106,7 @@ def _run(
 
 def _check_storage_swap(recorder: Recorder, error: Exception) -> None:
     """Raise UnsupportedError if the backward reads a tensor whose swapped storage has other sizes."""
-    if recorder.swapped_tensors and isinstance(error, RuntimeError):
+    if recorder.events.has(EventKind.STORAGE_SWAP) and isinstance(error, RuntimeError):
         raise unsupported("failing-backward-after-storage-swap", recorder.span, error=error) from error
 
 

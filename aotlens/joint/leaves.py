@@ -10,6 +10,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes
+from aotlens.capture.events import EventKind
 from aotlens.capture.recorder import Recorder
 from aotlens.unsupported import unsupported
 
@@ -24,7 +25,7 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], rec
     """
     if not leaves:
         return []
-    reset = recorder.reset_leaves
+    reset = [event.tensor for event in recorder.events.of(EventKind.NEW_EDGE)]
     former = _former_edges(outputs, leaves, reset) if reset else []
     sources = [*leaves, *(GradientEdge(node, 0) for _, node in former)]
     create_graph = any(tangent.requires_grad for tangent in tangents)
@@ -37,7 +38,9 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], rec
     with_gradient = {
         id(leaf): leaf for leaf, gradient in zip(leaves, gradients, strict=True) if gradient is not None
     }
-    recorder.reset_leaves_with_gradient = tuple(leaf for leaf in reset if id(leaf) in with_gradient)
+    for leaf in reset:
+        if id(leaf) in with_gradient:
+            recorder.note(EventKind.GRADIENT_AT_NEW_EDGE, leaf)
     beyond = _nodes_beyond_edges(leaves, gradients) if former else frozenset()
     for (index, node), gradient in zip(former, rest, strict=True):
         receives_zeros = node in beyond and node._input_metadata[0].shape != leaves[index].shape

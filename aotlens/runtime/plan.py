@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from aotlens.analysis.records import AutogradChange, InputAliasInfo, OutputAliasInfo, OutputBase
+from aotlens.capture.events import EventKind
 from aotlens.ir.origin import site_of
 from aotlens.ir.tensor_text import size_bytes
 from aotlens.joint.records import JointProgram
@@ -284,15 +285,16 @@ class _Planner:
 def gets_new_edge(joint: JointProgram, info: InputAliasInfo) -> bool:
     """Whether `set_` gave a leaf a new autograd edge, while the call's gradients go to its former one."""
     argument = joint.captured.inputs[info.index].argument
-    leaves = joint.recorded.reset_leaves_with_gradient
-    return is_reset_leaf(joint, info) and all(leaf is not argument for leaf in leaves)
+    return is_reset_leaf(joint, info) and not joint.recorded.events.has(
+        EventKind.GRADIENT_AT_NEW_EDGE, argument
+    )
 
 
 def is_reset_leaf(joint: JointProgram, info: InputAliasInfo) -> bool:
     """Whether `set_` gave a leaf a new autograd edge."""
     captured_input = joint.captured.inputs[info.index]
-    reset = joint.recorded.reset_leaves
-    return captured_input.is_leaf and any(leaf is captured_input.argument for leaf in reset)
+    is_reset = joint.recorded.events.has(EventKind.NEW_EDGE, captured_input.argument)
+    return captured_input.is_leaf and is_reset
 
 
 def _sites(infos: Iterable[InputAliasInfo]) -> tuple[Site, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.events import EventKind
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.mutations.in_place import Write, record_resize
 from aotlens.capture.mutations.writes import record_write
@@ -36,14 +37,14 @@ def record_storage_swap(recording: Recording, call: Write) -> Any:
         tracked: Tracked | None = _after_set(recording, call)
         recording.preserve_values(target)
         if target.requires_grad:
-            recording.reset_leaves.append(target)
+            recording.note(EventKind.NEW_EDGE, target)
         result = call.func(*call.args, **call.kwargs)
     else:  # `resize_`, `resize_as_`, `_resize_output_`: the other rows of STORAGE_SWAPS
         tracked = _resized(recording, call)
         result = call.func(*call.args, **call.kwargs) if tracked is None else target
     if tracked is not None:
         setattr(target, TRACKED_ATTRIBUTE, tracked)
-        recording.swapped_tensors.append(target)
+        recording.note(EventKind.STORAGE_SWAP, target)
     return result
 
 
@@ -90,9 +91,10 @@ def record_data_assignment(recording: Recording, target: Any, source: Any) -> No
     if source.is_inference() and not target.is_inference():
         raise unsupported("data-of-inference-tensor", recording.span)
     if target.is_inference() and not source.is_inference() and not has_version_counter(target):
-        recording.inference_data_spans += (recording.current_frames().innermost,)
+        recording.note(EventKind.INFERENCE_DATA, target)
     recording.preserve_values(target)
-    recording.has_hidden_changes = recording.has_hidden_changes or target.requires_grad
+    if target.requires_grad:
+        recording.note_hidden_change(target)
     node, source_tracked = recording.node_of(source), recording.tracked(source)
     is_seen_view = target._base is not None and target.requires_grad
     if is_seen_view and source_tracked.storage is recording.tracked(target).storage:
@@ -101,13 +103,13 @@ def record_data_assignment(recording: Recording, target: Any, source: Any) -> No
         replace(recording.new_write(), is_counted=False)
     )
     if target.requires_grad and target.is_leaf and target.shape != source.shape:
-        recording.resized_leaves += ((target, recording.call_count, recording.current_frames().innermost),)
+        recording.note(EventKind.DATA_OF_OTHER_SIZES, target)
     setattr(
         target,
         TRACKED_ATTRIBUTE,
         Tracked(source_tracked.storage, source_tracked.chain, node, source_tracked.version),
     )
-    recording.swapped_tensors.append(target)
+    recording.note(EventKind.STORAGE_SWAP, target)
 
 
 def _after_set(recording: Recording, call: Write) -> Tracked:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.as_strided import overlaps_itself
+from aotlens.capture.events import EventKind
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import aten
@@ -78,7 +79,7 @@ def check_writable(recording: Recording, target: Any, func: Any, args: tuple[Any
     tracked = recording.tracked(target)
     if tracked.storage.metadata_mutations and target._base is not None and _has_gradient(target, args):
         check_view_is_valid(target, recording.span, written=target.requires_grad)
-    if recording.swapped_tensors and _has_gradient(target, args):
+    if recording.events.has(EventKind.STORAGE_SWAP) and _has_gradient(target, args):
         _reject_view_of_swapped_input(recording, target)
     base = tracked.storage.base
     is_constant = base.constant is not None or target in recording.real_tensors

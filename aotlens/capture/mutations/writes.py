@@ -30,7 +30,7 @@ def record_write(recording: Recording, target: Any, value: Node) -> None:
     value = with_lazy_bits_of(recording, target, value)
     new = _value_of_base(recording, tracked, target, value)
     if storage.base_tensor.requires_grad and not target.requires_grad:
-        recording.has_hidden_changes = True
+        recording.note_hidden_change(target)
     storage.base = with_lazy_bits_of(recording, storage.base.val, new)
     storage.version += 1
     storage.last_metadata_step = None

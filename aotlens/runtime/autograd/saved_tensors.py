@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes
+from aotlens.capture.events import EventKind
 from aotlens.ir.render import Names
 from aotlens.ir.slots import SavedInput
 from aotlens.partition.records import Partitioned
@@ -24,7 +25,7 @@ def check_hooks(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
         if captured.subject.frontend == "dynamo":
             return
         if parts.packing is None:
-            if parts.joint.recorded.has_hidden_changes and not captured.has_hooks:
+            if parts.joint.recorded.events.has(EventKind.HIDDEN_CHANGE) and not captured.has_hooks:
                 _reject_hooks(builder, captured.subject.name)
             return
         hooks = parts.packing.hooks
