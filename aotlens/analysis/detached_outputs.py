@@ -23,9 +23,9 @@ from aotlens.analysis.records import (
     OutputType,
 )
 from aotlens.analysis.storage_swaps import span_of_storage_swap
-from aotlens.analysis.tensor_state import grad_fn_of
 from aotlens.capture.builder import Builder
 from aotlens.capture.events import EventKind
+from aotlens.capture.invalid_views import grad_fn_of
 from aotlens.capture.operators import aten
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured

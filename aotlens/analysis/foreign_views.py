@@ -6,8 +6,8 @@ Invariant: an output that passes lies on the storage of the tensor at which its 
 from typing import Any
 
 from aotlens.analysis.storage_swaps import span_of_storage_swap
-from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.events import EventKind
+from aotlens.capture.invalid_views import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import is_wrapper
@@ -84,7 +84,7 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
         UnsupportedError: it is not.
     """
     has_grad_fn = value.requires_grad and (grad_fn_of(value) is not None or raises_on_grad_fn(value))
-    is_detached = captured_input.requires_grad and not captured_input.argument.requires_grad
+    is_detached = captured_input.requires_grad and not captured_input.at_exit.requires_grad
     if has_grad_fn and is_detached and not captured.recorded.is_view_of_detached(value):
         raise unsupported(
             "input-view-before-detach",

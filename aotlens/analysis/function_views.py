@@ -11,8 +11,8 @@ from aotlens.analysis.graph_outputs import graph_output
 from aotlens.analysis.leaves import passes_custom_function
 from aotlens.analysis.output_diff import relative_chain
 from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputBase, OutputType
-from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.builder import Builder
+from aotlens.capture.invalid_views import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.ir.program import Node

@@ -9,8 +9,8 @@ from typing import Any
 
 from aotlens.analysis.output_diff import Start, alias_of, relative_chain
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
-from aotlens.analysis.tensor_state import grad_fn_of
 from aotlens.capture.builder import Builder
+from aotlens.capture.invalid_views import grad_fn_of
 from aotlens.capture.operators import aten
 from aotlens.capture.recorded import Recorded
 from aotlens.capture.records import Captured

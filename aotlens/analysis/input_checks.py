@@ -3,13 +3,13 @@
 Invariant: a check reads the diff and the recorded calls; none is about a single operator.
 """
 
-from aotlens.analysis.input_diff import InputDiff, has_new_data, has_new_grad_fn, version_bumps
+from aotlens.analysis.input_diff import InputDiff, has_new_data
 from aotlens.analysis.input_reads import is_used_between
-from aotlens.analysis.records import AutogradChange
-from aotlens.analysis.tensor_state import grad_fn_of, span_of_writes
 from aotlens.capture.events import EventKind
 from aotlens.capture.inputs.synthetic_bases import has_other_grad_fn
-from aotlens.capture.storage import Write, repeated_dims
+from aotlens.capture.invalid_views import grad_fn_of
+from aotlens.capture.records import AutogradChange
+from aotlens.capture.storage import Write, repeated_dims, span_of_writes
 from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
 from aotlens.unsupported import unsupported
@@ -28,7 +28,7 @@ def check_input(diff: InputDiff) -> None:
     _check_autograd(diff)
     _check_storage_resize(diff)
     _check_recorded_write(diff)
-    mutations = diff.own_mutations if diff.mutations and diff.argument.requires_grad else ()
+    mutations = diff.own_mutations if diff.mutations and diff.requires_grad else ()
     if mutations and diff.swap is None and diff.input.wrapped is None:
         _check_geometry(diff, mutations)
 
@@ -52,7 +52,7 @@ def _check_storage_swap(diff: InputDiff) -> None:
         if event.tensor is diff.argument and is_used_between(diff.captured, diff.argument, last=event.call):
             raise _error("data-of-other-sizes-after-read", diff, event.span)
     span = span_of_writes(diff.mutations)
-    if diff.input.is_view and diff.argument.requires_grad and version_bumps(diff.input):
+    if diff.input.is_view and diff.requires_grad and diff.input.version_bumps:
         raise _error("storage-swap-of-mutated-view", diff, span)
     if diff.seen_by_autograd and diff.input.base is None and has_new_data(diff.input):
         raise _error("storage-swap-and-recorded-write", diff, span)
@@ -70,7 +70,7 @@ def _check_autograd(diff: InputDiff) -> None:
         if view is not None or is_used_between(diff.captured, argument, last=last):
             raise _error("requires-grad-after-detach", diff, span)
         return
-    if diff.input.is_leaf and argument.requires_grad and grad_fn_of(argument) is not None:
+    if diff.input.is_leaf and diff.requires_grad and grad_fn_of(argument) is not None:
         raise _error("leaf-without-grad-then-written", diff, span_of_writes(diff.storage.writes))
     if view is not None and (diff.swap is not None or diff.storage.version or diff.mutations):
         # eager keeps the view's `grad_fn`, which no later call can repeat
@@ -90,8 +90,8 @@ def _check_storage_resize(diff: InputDiff) -> None:
 def _check_recorded_write(diff: InputDiff) -> None:
     if diff.base is not None and diff.is_written:
         base = diff.written
-        gains_gradient = diff.argument.requires_grad and not diff.input.requires_grad
-        lost = gains_gradient and (_has_flat_base(diff) or base.requires_grad or not has_new_grad_fn(base))
+        gains_gradient = diff.requires_grad and not diff.input.requires_grad
+        lost = gains_gradient and (_has_flat_base(diff) or base.requires_grad or not base.has_new_grad_fn)
         if lost or (diff.input.has_own_edge and has_other_grad_fn(diff.argument)):
             # autograd does not know the overlapping inputs as views of one tensor
             raise _error("recorded-write-to-overlapping-input", diff, None)
@@ -118,7 +118,7 @@ def _check_geometry(diff: InputDiff, mutations: tuple[Write, ...]) -> None:
     if True in modes:
         return
     later_writes = diff.storage.writes[mutations[0].version :]
-    if any(write.grad_enabled for write in later_writes) or (later_writes and has_new_grad_fn(diff.input)):
+    if any(write.grad_enabled for write in later_writes) or (later_writes and diff.input.has_new_grad_fn):
         raise _error("geometry-change-before-write", diff, span)
     if diff.geometry is not None and (reason := _use_of_other_geometry(diff, mutations)):
         raise _error("geometry-change-after-read", diff, span, reason=reason)
@@ -129,13 +129,15 @@ def _use_of_other_geometry(diff: InputDiff, mutations: tuple[Write, ...]) -> str
     captured, argument, calls = diff.captured, diff.argument, diff.captured.calls
     origins = {id(move.origin) for move in mutations}
     change = next((index for index, call in enumerate(calls) if id(call.origin) in origins), len(calls))
-    other_sizes = diff.input.is_leaf and argument.shape != diff.input.fake.shape
+    other_sizes = diff.input.is_leaf and diff.input.at_exit.geometry.size != tuple(diff.input.fake.shape)
     if other_sizes and is_used_between(captured, argument, last=change):
         return "it is a leaf and is read before that: its gradient has its former sizes"
     if diff.input.is_view and is_used_between(captured, argument, first=change):
         return "it is a view, and is read after that"
     for other in captured.inputs if diff.storage.overlapping_inputs else ():
-        is_view = other.storage is diff.storage and other.argument._base is argument
+        is_view = (
+            other.exit is not None and other.exit.view_base is argument and other.storage is diff.storage
+        )
         if is_view and is_used_between(captured, other.argument, last=change):
             return f"its view `{other.slot.name}` is read before that"
     return ""

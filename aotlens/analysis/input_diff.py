@@ -10,13 +10,11 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.records import AutogradChange, Geometry, StorageSwap
-from aotlens.analysis.tensor_state import geometry_of, grad_fn_of
+from aotlens.analysis.records import StorageSwap
 from aotlens.capture.builder import Builder
-from aotlens.capture.events import EventKind
 from aotlens.capture.recorded import StorageState
-from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import Write
+from aotlens.capture.records import AutogradChange, Captured, CapturedInput
+from aotlens.capture.storage import Geometry, Write, geometry_of
 from aotlens.capture.subclasses import value_like
 from aotlens.ir.subclasses import Value
 
@@ -41,7 +39,6 @@ class InputDiff:
     """The input or synthetic base that is written to in its place; None if it is written to itself."""
     seen_by_autograd: bool
     """Whether what is written to, the input or its synthetic base, has another `grad_fn`."""
-    autograd: AutogradChange
     version_bumps: int
     """By how much its version counter rises, without writes that go through another overlapping input."""
     writes: tuple[Write, ...]
@@ -53,6 +50,16 @@ class InputDiff:
     def argument(self) -> Any:
         """The fake tensor at the end of the function."""
         return self.input.argument
+
+    @property
+    def autograd(self) -> AutogradChange:
+        """Its change in autograd."""
+        return self.input.at_exit.autograd
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether it requires grad at the end of the function."""
+        return self.input.at_exit.requires_grad
 
     @property
     def is_written(self) -> bool:
@@ -74,7 +81,7 @@ class InputDiff:
     def views(self) -> Iterator[CapturedInput]:
         """The other inputs that are views of it and require grad."""
         for view in self.captured.inputs:
-            if view.is_tensor and view.requires_grad and view.argument._base is self.argument:
+            if view.exit is not None and view.requires_grad and view.exit.view_base is self.argument:
                 yield view
 
 
@@ -84,7 +91,7 @@ def diff_input(captured: Captured, builder: Builder, index: int, swap: StorageSw
     storage, argument, wrapped = captured_input.storage, captured_input.argument, captured_input.wrapped
     assert storage is not None  # since it is a tensor
     base = captured_input.base if swap is None else None
-    seen_by_autograd = has_new_grad_fn(captured_input if base is None else captured.inputs[base])
+    seen_by_autograd = (captured_input if base is None else captured.inputs[base]).has_new_grad_fn
     writes = storage.writes
     value: Value | None = None
     if wrapped is not None:
@@ -105,7 +112,6 @@ def diff_input(captured: Captured, builder: Builder, index: int, swap: StorageSw
         swap=swap,
         base=base,
         seen_by_autograd=seen_by_autograd,
-        autograd=_autograd_change(captured, captured_input),
         version_bumps=_version_group_bumps(captured, index),
         writes=writes,
         mutations=storage.metadata_mutations,
@@ -114,7 +120,7 @@ def diff_input(captured: Captured, builder: Builder, index: int, swap: StorageSw
 
 def geometry_after(captured_input: CapturedInput) -> Geometry | None:
     """Return the geometry at the end of the function; None if it is unchanged."""
-    geometry = geometry_of(captured_input.argument)
+    geometry = captured_input.at_exit.geometry
     return geometry if geometry != geometry_of(captured_input.fake) else None
 
 
@@ -124,36 +130,10 @@ def has_new_data(captured_input: CapturedInput) -> bool:
     return storage.version > 0 and storage.base is not captured_input.node and storage.bytes_after != 0
 
 
-def has_new_grad_fn(captured_input: CapturedInput) -> bool:
-    """Return True if autograd sees a write to the input: its `grad_fn` is not that at entry."""
-    argument = captured_input.argument
-    changed = argument.requires_grad and grad_fn_of(argument) is not captured_input.grad_fn
-    return changed and not captured_input.becomes_leaf
-
-
-def version_bumps(captured_input: CapturedInput) -> int:
-    """Return by how much the function raises the input's version counter."""
-    argument = captured_input.argument
-    return 0 if argument.is_inference() else argument._version - captured_input.version
-
-
-def _autograd_change(captured: Captured, captured_input: CapturedInput) -> AutogradChange:
-    argument, base = captured_input.argument, captured_input.argument._base
-    as_its_base = base is not None and base.requires_grad  # then every view requires grad by itself
-    if argument.requires_grad and not captured_input.requires_grad and argument.is_leaf:
-        return AutogradChange.NONE if as_its_base else AutogradChange.REQUIRES_GRAD
-    if captured_input.requires_grad and not argument.requires_grad:
-        return AutogradChange.DETACHED
-    detached = captured_input.requires_grad and captured.recorded.events.has(EventKind.DETACH, argument)
-    if detached and grad_fn_of(argument) is not None:  # by a later write
-        return AutogradChange.DETACHED
-    return AutogradChange.NEW_LEAF if captured_input.becomes_leaf else AutogradChange.NONE
-
-
 def _version_group_bumps(captured: Captured, index: int) -> int:
     """Return by how much the wrapper raises the input's version counter; overlapping inputs share one."""
     captured_input = captured.inputs[index]
-    bumps, storage = version_bumps(captured_input), captured_input.storage
+    bumps, storage = captured_input.version_bumps, captured_input.storage
     overlaps = storage is not None and storage.overlapping_inputs
     return _writes_through_input(captured, index, bumps) if bumps and overlaps else bumps
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from aotlens.analysis.input_checks import check_input
 from aotlens.analysis.input_diff import InputDiff, diff_input, geometry_after
 from aotlens.analysis.input_reads import is_read
-from aotlens.analysis.records import AutogradChange, InputAliasInfo, MutationType
+from aotlens.analysis.records import InputAliasInfo, MutationType
 from aotlens.analysis.storage_swaps import StorageSwaps
 from aotlens.capture.builder import Builder
-from aotlens.capture.records import Captured
+from aotlens.capture.records import AutogradChange, Captured
 
 
 def analyse_inputs(
@@ -106,6 +106,6 @@ def _reason(index: int, diff: InputDiff, reason: str) -> str:
 
 def _is_view_with_grad_fn(diff: InputDiff) -> bool:
     """Return True if it matters when autograd looks up the input's `grad_fn`."""
-    if diff.argument._base is None or not diff.argument.requires_grad:
+    if diff.input.at_exit.view_base is None or not diff.requires_grad:
         return False
     return diff.geometry is None or is_read(diff.captured, diff.argument)

@@ -10,7 +10,7 @@ import torch
 
 from aotlens.analysis.output_diff import Start, alias_of, is_created_leaf, relative_chain
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
-from aotlens.analysis.tensor_state import grad_fn_of
+from aotlens.capture.invalid_views import grad_fn_of
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.unsupported import unsupported
 
@@ -35,7 +35,7 @@ def created_leaf_base(captured: Captured, value: Any) -> Any:
 
 def _base_of_input(captured_input: CapturedInput) -> Any:
     """Return the base of an argument, which may be a leaf that is no argument."""
-    return captured_input.argument._base if captured_input.is_tensor else None
+    return captured_input.exit.view_base if captured_input.exit is not None else None
 
 
 def _leaf_behind(value: Any, most: int) -> Any:

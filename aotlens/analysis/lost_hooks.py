@@ -9,7 +9,7 @@ from typing import Any
 
 from aotlens.analysis.bases import Bases
 from aotlens.analysis.records import OutputAliasInfo, OutputType
-from aotlens.analysis.tensor_state import grad_fn_of
+from aotlens.capture.invalid_views import grad_fn_of
 from aotlens.capture.records import Captured
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported

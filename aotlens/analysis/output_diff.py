@@ -6,11 +6,11 @@ Invariant: what relates an output to its base is found in one way, whatever the 
 from dataclasses import dataclass
 from typing import Any
 
-from aotlens.analysis.records import AliasBase, Geometry, OutputAliasInfo, OutputType
-from aotlens.analysis.tensor_state import geometry_of, grad_fn_of, raises_on_grad_fn
+from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputType
+from aotlens.capture.invalid_views import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.recorded import Recorded
 from aotlens.capture.records import Captured
-from aotlens.capture.storage import view_base
+from aotlens.capture.storage import Geometry, geometry_of, view_base
 from aotlens.capture.views import ViewStep
 from aotlens.torch_api.autograd import shares_version_counter
 from aotlens.unsupported import unsupported

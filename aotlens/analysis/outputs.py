@@ -47,9 +47,9 @@ from aotlens.analysis.records import (
     OutputType,
 )
 from aotlens.analysis.storage_swaps import StorageSwaps, nearest_input, storage_swap_base
-from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.builder import Builder
 from aotlens.capture.graph import PLAIN
+from aotlens.capture.invalid_views import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import view_base
@@ -224,10 +224,10 @@ def _alias_of_input(
     if same is None and is_custom_function_view(captured, captured_input, value):
         return custom_function_view(captured, builder, index, value, input_index)
     leaf, linked = is_created_leaf(value), is_linked(value, captured_input.argument)
-    if linked and chain == () and not captured_input.argument.requires_grad:
+    if linked and chain == () and not captured_input.at_exit.requires_grad:
         chain = None  # another tensor over all of it, which autograd knows as a view: made by `set_`
     view = _view_of_input(captured, index, input_index, chain)
-    would_gain_grad = before or (linked and captured_input.argument.requires_grad)
+    would_gain_grad = before or (linked and captured_input.at_exit.requires_grad)
     without_grad = view.viewed_without_grad and not leaf if view.requires_grad else would_gain_grad
     return replace(
         view,

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from aotlens.capture.storage import Write
+from aotlens.capture.records import AutogradChange
+from aotlens.capture.storage import Geometry, Write
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Value
@@ -29,24 +30,6 @@ class OutputType(Enum):
     ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT = "alias_of_intermediate_base_is_user_output"
     UNSAFE_VIEW_ALIAS = "unsafe_view_alias"
     CUSTOM_FUNCTION_VIEW = "custom_function_view"
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """Sizes, strides and storage offset of a tensor, in elements."""
-
-    size: tuple[Any, ...]
-    stride: tuple[Any, ...]
-    offset: Any
-
-
-class AutogradChange(Enum):
-    """A change of an input in autograd."""
-
-    NONE = "none"
-    REQUIRES_GRAD = "made to require grad"
-    DETACHED = "detached in place"
-    NEW_LEAF = "made a leaf in place"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,7 @@ def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> boo
         or captured_input.wrapped is not None
     ):
         return False
-    tracked = captured.recorded.tracked(captured_input.argument)
-    if tracked.storage is not captured_input.storage:
+    if captured_input.at_exit.storage is not captured_input.storage:
         return True
     if captured_input.base is not None and captured.recorded.events.has(
         EventKind.STORAGE_SWAP, captured_input.argument
@@ -109,7 +108,10 @@ def storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: An
     storage = captured.recorded.tracked(value).storage
     for input_index in storage_swaps.by_input if value._base is not None else ():
         argument = captured.inputs[input_index].argument
-        if view_base(value) is view_base(argument) and captured.recorded.tracked(argument).storage is storage:
+        if (
+            view_base(value) is view_base(argument)
+            and captured.inputs[input_index].at_exit.storage is storage
+        ):
             return input_index
     return None
 
@@ -123,7 +125,7 @@ def nearest_input(captured: Captured, value: Any, storage: StorageState) -> int:
         captured_input = captured.inputs[input_index]
         start = chains[input_index]
         is_related = view_base(captured_input.argument) is view_base(value)
-        gains_grad = captured_input.argument.requires_grad and not value.requires_grad
+        gains_grad = captured_input.at_exit.requires_grad and not value.requires_grad
         return not is_related, end[: len(start)] != start, gains_grad, len(end) - len(start)
 
     return min(chains, key=distance)

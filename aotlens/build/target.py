@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import (
-    AutogradChange,
     ConstantBase,
     InputAliasInfo,
     InputBase,
@@ -24,7 +23,7 @@ from aotlens.build.plain_values import value_guards
 from aotlens.build.side_effects import build_side_effects, first_side_effect
 from aotlens.build.smaller_forms import with_spares
 from aotlens.build.stages import build_stages
-from aotlens.capture.records import CapturedInput
+from aotlens.capture.records import AutogradChange, CapturedInput
 from aotlens.codegen.gpu.offline.context import gpu_in_use
 from aotlens.codegen.records import Generated
 from aotlens.diagnostics.diagnose import diagnose

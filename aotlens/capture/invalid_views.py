@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.storage import Tracked
+from aotlens.capture.storage import Tracked, geometry_of
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
@@ -28,6 +28,31 @@ def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False
     if is_invalid_view(tensor) or (written and _has_new_geometry(tensor)):
         moves = getattr(tensor, TRACKED).storage.metadata_mutations
         raise invalid_view_error(span, moves[-1].origin.location.innermost)
+
+
+def grad_fn_of(tensor: Any) -> Any:
+    """Return the tensor's `grad_fn`; None for a view whose `grad_fn` autograd refuses to return.
+
+    Autograd raises for a view made with grad mode off, or one of several outputs of an operator, once its
+    base is written to with grad mode on.  It does the same for the compiled output.
+    """
+    try:
+        return tensor.grad_fn
+    except (RuntimeError, ValueError) as error:
+        tracked = getattr(tensor, TRACKED, None)
+        mutations = tracked.storage.metadata_mutations if tracked is not None else []
+        if mutations:  # autograd regenerates the view, on a tensor that has other sizes by then
+            raise invalid_view_error(mutations[-1].origin.location.innermost, None) from error
+        return None
+
+
+def raises_on_grad_fn(tensor: Any) -> bool:
+    """Return True if autograd raises when it is asked for the tensor's `grad_fn`."""
+    try:
+        tensor.grad_fn  # noqa: B018 - only whether it raises is asked
+    except (RuntimeError, ValueError):
+        return True
+    return False
 
 
 def is_invalid_view(tensor: Any) -> bool:
@@ -55,7 +80,7 @@ def _has_new_geometry(tensor: Any) -> bool:
     if len(view_steps) == len(own):
         return False
     with torch.no_grad():
-        return _geometry(_apply(view_steps, tensor._base)) != _geometry(tensor)
+        return geometry_of(_apply(view_steps, tensor._base)) != geometry_of(tensor)
 
 
 def invalid_view_error(span: Span | None, mutation_span: Span | None) -> UnsupportedError:
@@ -83,7 +108,7 @@ def _is_regenerated(base: Any, tensor: Any, tracked: Tracked, tracked_base: Trac
             regenerated = _apply(tuple(step for step in own if not step.in_place), base)
         except (RuntimeError, ValueError, IndexError):
             return False
-    return bool(_geometry(regenerated) == _geometry(tensor))
+    return geometry_of(regenerated) == geometry_of(tensor)
 
 
 def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
@@ -91,7 +116,3 @@ def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
         regenerated = step.op(tensor, *step.args, **dict(step.kwargs))
         tensor = regenerated if step.result is None else regenerated[step.result]
     return tensor
-
-
-def _geometry(tensor: Any) -> tuple[Any, ...]:
-    return tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()

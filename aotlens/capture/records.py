@@ -6,6 +6,7 @@ capture returns beside it and no field here leads to.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Generic, Literal
 
 import torch
@@ -17,7 +18,7 @@ from aotlens.capture.free_variables.reachable import NOTHING_REACHABLE, Reachabl
 from aotlens.capture.modes import Modes
 from aotlens.capture.recorded import Recorded, StorageState
 from aotlens.capture.recorder import Call, Recorder, UnwrappedCall
-from aotlens.capture.storage import Storage
+from aotlens.capture.storage import Geometry, Storage
 from aotlens.capture.views import ViewStep
 from aotlens.ir.origin import NO_ORIGIN, Frames
 from aotlens.ir.program import Node
@@ -30,6 +31,48 @@ from aotlens.torch_api.operators import pytree
 
 StorageType = TypeVar("StorageType", Storage, StorageState, default=StorageState)
 """A storage as it was when the function returned, or one that the recording still changes."""
+
+
+class AutogradChange(Enum):
+    """A change of an input in autograd."""
+
+    NONE = "none"
+    REQUIRES_GRAD = "made to require grad"
+    DETACHED = "detached in place"
+    NEW_LEAF = "made a leaf in place"
+
+
+@dataclass(frozen=True, slots=True)
+class InputState:
+    """What a write changes of one input."""
+
+    storage_version: int
+    """The number of writes to the storage that it came with."""
+    geometry: Geometry
+    version: int
+    """Autograd's version counter; 0 for an inference tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputExit:
+    """One input that is a tensor, when the function has returned: what all later stages read of it."""
+
+    state: InputState
+    storage: StorageState
+    """The storage that it has: another one than at entry after a storage swap."""
+    requires_grad: bool
+    grad_fn: Any
+    """None for a leaf, and for a view that the graph takes from its synthetic base: autograd would regenerate
+    it on that base."""
+    view_base: Any
+    """The tensor of which autograd has it as a view; None if it is none."""
+    autograd: AutogradChange
+    gradient_leaf: Any
+    """The tensor, or gradient edge, with the caller's gradient; None if there is none."""
+
+    @property
+    def geometry(self) -> Geometry:
+        return self.state.geometry
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +109,8 @@ class CapturedInput(Generic[StorageType]):
     """The real tensor, if it is a free tensor."""
     carried_binding: tuple[Any, Any] | None = None
     """The store and key that hold it, if each call leaves another tensor for the next."""
+    exit: InputExit | None = None
+    """Its state when the function had returned; None while it runs, and for a plain value."""
 
     @property
     def is_graph_input(self) -> bool:
@@ -102,28 +147,32 @@ class CapturedInput(Generic[StorageType]):
         return self.leaf is not None
 
     @property
-    def is_view(self) -> bool:
-        """Whether autograd has the caller's tensor as a view, whether or not its base is an input."""
-        return self.argument._base is not None or self.fake._base is not None
-
-    @property
-    def becomes_leaf(self) -> bool:
-        """Whether the function makes it a leaf in place (`x.detach_().requires_grad_()`)."""
-        own = self.argument
-        if not self.requires_grad or self.is_leaf or not own.requires_grad or own._base is not None:
-            return False
-        return own.grad_fn is None
+    def at_exit(self) -> InputExit:
+        """The state of a tensor when the function had returned; only a `Captured` has it."""
+        assert self.exit is not None
+        return self.exit
 
     @property
     def gradient_leaf(self) -> Any:
-        """The tensor with the caller's gradient, after the function may have set `requires_grad`."""
-        if self.becomes_leaf:
-            return self.argument
-        if self.leaf is not None:
-            switched_off = isinstance(self.leaf, torch.Tensor) and not self.leaf.requires_grad
-            return None if switched_off else self.leaf
-        made = self.is_tensor and self.argument.requires_grad and self.argument.is_leaf
-        return self.argument if made else None
+        """The tensor, or gradient edge, with the caller's gradient; None if there is none."""
+        return self.exit.gradient_leaf if self.exit is not None else self.leaf
+
+    @property
+    def is_view(self) -> bool:
+        """Whether autograd has the caller's tensor as a view, whether or not its base is an input."""
+        return self.at_exit.view_base is not None or self.fake._base is not None
+
+    @property
+    def version_bumps(self) -> int:
+        """By how much the function raises the version counter."""
+        return self.at_exit.state.version - self.version
+
+    @property
+    def has_new_grad_fn(self) -> bool:
+        """Whether autograd sees a write to it: its `grad_fn` is not that at entry."""
+        at_exit = self.at_exit
+        is_written = at_exit.requires_grad and at_exit.grad_fn is not self.grad_fn
+        return is_written and at_exit.autograd is not AutogradChange.NEW_LEAF
 
 
 OpenInput = CapturedInput[Storage]

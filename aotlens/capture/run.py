@@ -5,7 +5,7 @@ Invariant: grad mode and the stack of modes are restored whatever happens in the
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ from aotlens.capture.hop.region_gradient import record_region_call
 from aotlens.capture.hop.triton_kernels import launch_as_operator
 from aotlens.capture.inputs.attachments import reject_attachments, reject_retain_grad
 from aotlens.capture.inputs.base_selection import inputs_with_bases
+from aotlens.capture.inputs.exit_state import grad_fns_at_exit, with_exit
 from aotlens.capture.inputs.fake_inputs import captured_inputs, make_inputs
 from aotlens.capture.modes import Settings, check_modes_restored, current_modes, isolated_from_caller
 from aotlens.capture.mutations.in_place import check_intermediate_views
@@ -37,7 +38,7 @@ from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.provenance.variables import VariableObserver
 from aotlens.capture.recorded import Snapshot, leaves_and_unreturned
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, CapturedInput, FlatCall, OpenInput, Structure, Subject
+from aotlens.capture.records import Captured, FlatCall, OpenInput, Structure, Subject
 from aotlens.capture.rng.random_op_rules import has_random_rules
 from aotlens.capture.symbols.size_guards import recording_guards
 from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scalars
@@ -104,10 +105,16 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
     reject_retain_grad(recorder, inputs, outputs)
     check_intermediate_views(recorder, outputs)
     recorder.inputs = inputs
-    snapshot = _snapshot(recorder, outputs)
+    with recorder.fake_mode, recorder.adding("capture", "an input, regenerated after a write"):
+        grad_fns = grad_fns_at_exit(recorder, inputs)
+        snapshot = _snapshot(recorder, outputs)
+        final_inputs = tuple(
+            with_exit(recorder, captured_input, grad_fn, snapshot)
+            for captured_input, grad_fn in zip(inputs, grad_fns, strict=True)
+        )
     return Captured(
         subject=subject,
-        inputs=tuple(_with_storage_state(captured_input, snapshot) for captured_input in inputs),
+        inputs=final_inputs,
         outputs=outputs,
         outputs_requiring_grad=requiring_grad,
         output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
@@ -201,12 +208,6 @@ def _known_tensors(recorder: Recorder, outputs: tuple[Any, ...]) -> Iterator[Any
     yield from (captured_input.argument for captured_input in recorder.inputs if captured_input.is_tensor)
     yield from leaves_and_unreturned(recorder.calls)
     yield from leaves_and_unreturned(unwrapped.call for unwrapped in recorder.unwrapped_calls)
-
-
-def _with_storage_state(captured_input: OpenInput, snapshot: Snapshot) -> CapturedInput:
-    storage = captured_input.storage
-    facts = {field.name: getattr(captured_input, field.name) for field in fields(captured_input)}
-    return CapturedInput(**{**facts, "storage": None if storage is None else snapshot.storage(storage)})
 
 
 def _note_arguments(recorder: Recorder, inputs: tuple[OpenInput, ...], values: list[Any]) -> None:

@@ -3,6 +3,7 @@
 Positions are plain numbers in elements: a symbolic size counts with its example value.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from aotlens.capture.views import ViewStep
 from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node
+from aotlens.model.report import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,11 @@ class Write:
     """The storage's version before the write."""
     is_counted: bool = True
     """Whether it advances version counters: a storage swap by `.data` and a storage resize do not."""
+
+
+def span_of_writes(writes: Sequence[Write]) -> Span | None:
+    """Return the span of the last write."""
+    return writes[-1].origin.location.innermost if writes else None
 
 
 @dataclass(slots=True, eq=False)
@@ -99,6 +106,20 @@ class Tracked:
 def view_base(tensor: Any) -> Any:
     """Return the base that autograd has for a view; for other tensors the tensor itself."""
     return tensor._base if tensor._base is not None else tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Sizes, strides and storage offset of a tensor, in elements."""
+
+    size: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    offset: Any
+
+
+def geometry_of(tensor: Any) -> Geometry:
+    """Return the tensor's sizes, strides and storage offset."""
+    return Geometry(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
 
 
 def repeated_dims(tensor: Any) -> tuple[int, ...]:

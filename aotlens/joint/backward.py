@@ -11,7 +11,7 @@ from aotlens.capture.autograd.custom_functions import CurrentInputs
 from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.free_variables.side_effects import check_backward_side_effects
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured
+from aotlens.capture.records import Captured, InputState
 from aotlens.capture.run import call_boundary, recording
 from aotlens.capture.storage import Storage
 from aotlens.capture.subclasses import is_wrapper, value_of
@@ -27,7 +27,7 @@ from aotlens.ir.slots import (
 )
 from aotlens.ir.subclasses import Value, Wrapped, leaves_of
 from aotlens.joint.failing_backward import run_backward
-from aotlens.joint.input_writes import InputState, input_states, write_in_backward
+from aotlens.joint.input_writes import input_states, write_in_backward
 from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import FailingBackward
 from aotlens.joint.subclass_tangents import wrapper_tangent

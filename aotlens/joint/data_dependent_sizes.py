@@ -5,9 +5,10 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.records import Geometry, ViewAndMutationMeta
+from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.builder import Builder
 from aotlens.capture.records import Captured
+from aotlens.capture.storage import Geometry
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Tangent

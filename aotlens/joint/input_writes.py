@@ -5,15 +5,14 @@ value.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from aotlens.analysis.records import MutationType, ViewAndMutationMeta
+from aotlens.capture.inputs.exit_state import input_state
 from aotlens.capture.operators import RESIZE_STORAGE
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, OpenInput
+from aotlens.capture.records import Captured, InputState, OpenInput
 from aotlens.capture.storage import repeated_dims
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.subclasses import leaves_of
@@ -65,31 +64,12 @@ def _resize_storages(captured: Captured, builder: Recorder, meta: ViewAndMutatio
             builder.nodes.insert(0, builder.nodes.pop())
 
 
-@dataclass(frozen=True, slots=True)
-class InputState:
-    """The state of an input when the forward has run."""
-
-    version: int
-    """Of the input's storage."""
-    shape: tuple[Any, ...]
-    stride: tuple[Any, ...]
-    counter: int
-    """Autograd's version counter."""
-
-
 def input_states(inputs: Sequence[OpenInput]) -> list[InputState | None]:
-    """Return one state per input; None for what is no tensor."""
-    return [_input_state(open_input) for open_input in inputs]
-
-
-def _input_state(captured_input: OpenInput) -> InputState | None:
-    if captured_input.storage is None or captured_input.duplicate_of is not None:
-        return None
-    argument = captured_input.argument
-    counter = 0 if argument.is_inference() else argument._version
-    return InputState(
-        captured_input.storage.version, tuple(argument.shape), tuple(argument.stride()), counter
-    )
+    """Return one state per input; None for what is no tensor, and for duplicates."""
+    return [
+        None if item.storage is None or item.duplicate_of is not None else input_state(item)
+        for item in inputs
+    ]
 
 
 def write_in_backward(
@@ -106,12 +86,11 @@ def write_in_backward(
     """
     bumps = dict[int, int]()
     for index, (captured_input, state) in enumerate(zip(builder.inputs, before, strict=True)):
-        now = _input_state(captured_input)
-        if state is None or captured_input.storage is None or now is None or state == now:
+        if state is None or captured_input.storage is None or state == (now := input_state(captured_input)):
             continue
-        if (state.shape, state.stride) != (now.shape, now.stride):
+        if state.geometry != now.geometry:
             raise unsupported("metadata-mutation-in-backward", builder.span, input=captured_input.slot.name)
-        if not builder.current_inputs.is_written(captured_input.storage, state.version):
+        if not builder.current_inputs.is_written(captured_input.storage, state.storage_version):
             continue
         target = builder.current_inputs.target(captured_input.storage)
         if captured_input.base is not None and captured_input.base != index and target is not None:
@@ -130,5 +109,5 @@ def write_in_backward(
         builder.add_node(
             aten.copy_.default, (target, captured_input.storage.base), {}, captured_input.fake, origin
         )
-        bumps[id(target)] = now.counter - state.counter
+        bumps[id(target)] = now.version - state.version
     return bumps

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.analysis.records import AutogradChange, ConstantBase, Geometry
-from aotlens.capture.records import Captured, CapturedInput
+from aotlens.analysis.records import ConstantBase
+from aotlens.capture.records import AutogradChange, Captured, CapturedInput
+from aotlens.capture.storage import Geometry
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.graph_calls import UnchangedGraph
 from aotlens.codegen.records import GraphCode

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from aotlens.analysis.records import AutogradChange, InputAliasInfo, MutationType, ViewAndMutationMeta
-from aotlens.analysis.tensor_state import span_of_writes
-from aotlens.capture.records import Captured
-from aotlens.capture.storage import index_without_repeats
+from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
+from aotlens.capture.records import AutogradChange, Captured
+from aotlens.capture.storage import index_without_repeats, span_of_writes
 from aotlens.ir.origin import site_of
 from aotlens.ir.program import Node, Program, writes_input
 from aotlens.ir.render import Names

@@ -14,9 +14,9 @@ from aotlens.analysis.records import (
     OutputAliasInfo,
     OutputBase,
 )
-from aotlens.analysis.tensor_state import geometry_of
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured
+from aotlens.capture.storage import geometry_of
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import ProgramOutput
 from aotlens.ir.render import Names

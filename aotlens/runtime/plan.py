@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from aotlens.analysis.records import AutogradChange, InputAliasInfo, OutputAliasInfo, OutputBase
+from aotlens.analysis.records import InputAliasInfo, OutputAliasInfo, OutputBase
 from aotlens.capture.events import EventKind
+from aotlens.capture.records import AutogradChange
 from aotlens.ir.origin import site_of
 from aotlens.ir.tensor_text import size_bytes
 from aotlens.joint.records import JointProgram

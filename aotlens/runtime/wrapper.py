@@ -3,8 +3,8 @@
 from contextlib import nullcontext
 from typing import Any
 
-from aotlens.analysis.records import AutogradChange, InputAliasInfo
-from aotlens.capture.records import Captured
+from aotlens.analysis.records import InputAliasInfo
+from aotlens.capture.records import AutogradChange, Captured
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
@@ -186,7 +186,7 @@ class WrapperText:
     def _resize_leaves(self, step: ResizeLeaves) -> None:
         for info in step.inputs:
             name, captured_input = self.arguments[info.index], self._captured.inputs[info.index]
-            size = literal(tuple(captured_input.argument.shape), self._names)
+            size = literal(captured_input.at_exit.geometry.size, self._names)
             self._builder.add(f"before_{name} = {name}.detach()")
             if info.is_resized:
                 self._resize(info)
@@ -336,7 +336,7 @@ class WrapperText:
 
         Autograd rejects a resize of a tensor that requires grad, and counts only the write.
         """
-        size = literal(tuple(self._captured.inputs[info.index].argument.shape), self._names)
+        size = literal(self._captured.inputs[info.index].at_exit.geometry.size, self._names)
         with self._builder.block("with below_views():"):
             self._builder.add(f"{self.arguments[info.index]}.resize_({size})")
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.analysis.tensor_state import raises_on_grad_fn
+from aotlens.capture.invalid_views import raises_on_grad_fn
 from aotlens.compiled import Compiled
 from aotlens.verify.tensors.prepared_call import named_leaves, named_tensors
 from tests.exports.facts import inside

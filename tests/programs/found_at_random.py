@@ -475,7 +475,7 @@ def backward_of_a_parameter_that_no_argument_hangs_on(x: Tensor) -> Tensor:
     return result
 
 
-@cases(lambda: _with_a_part()[::-1], refused="detached-input-with-view")
+@cases(lambda: _with_a_part()[::-1], refused="invalid-view")
 def leaf_set_and_detached_beside_its_part(whole: Tensor, part: Tensor) -> Tensor:
     hidden = part * 2
     with torch.no_grad():

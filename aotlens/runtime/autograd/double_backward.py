@@ -4,8 +4,7 @@ Invariant: it keeps nothing alive that the call would not keep alive anyway; an 
 changed is rejected by name, never read at another value.
 """
 
-from aotlens.analysis.records import AutogradChange
-from aotlens.capture.records import CapturedInput
+from aotlens.capture.records import AutogradChange, CapturedInput
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.render import Names
 from aotlens.ir.slots import Buffer, FreeTensor, Gradient, Parameter

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo, OutputBase
-from aotlens.analysis.tensor_state import span_of_writes
 from aotlens.capture.records import CapturedInput
+from aotlens.capture.storage import span_of_writes
 from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient, LeafGradient
 from aotlens.partition.records import Partitioned
@@ -31,7 +31,7 @@ def reshaped_leaves(parts: Partitioned) -> tuple[InputAliasInfo, ...]:
         for info in parts.joint.meta.inputs
         if info.mutates_metadata_or_storage
         and inputs[info.index].gradient_leaf is inputs[info.index].argument
-        and inputs[info.index].argument.shape != inputs[info.index].fake.shape
+        and inputs[info.index].at_exit.geometry.size != tuple(inputs[info.index].fake.shape)
     )
 
 

@@ -5,7 +5,7 @@ import platform
 import pytest
 import torch
 
-from aotlens.analysis.records import AutogradChange
+from aotlens.capture.records import AutogradChange
 from aotlens.errors import AotlensError
 from aotlens.model.codec import decode, encode
 from aotlens.model.report import Input, Output, Report, Target

@@ -1,0 +1,93 @@
+"""The state of each input when the function has returned.
+
+Invariant: it is taken once, at the end of capture; eager's own bookkeeping on the fake tensors (`grad_fn`,
+version counter, sizes) is the evidence, and no rule is about a single operator.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import torch
+
+from aotlens.capture.events import EventKind
+from aotlens.capture.graph import Recording
+from aotlens.capture.invalid_views import grad_fn_of
+from aotlens.capture.recorded import Snapshot
+from aotlens.capture.records import AutogradChange, CapturedInput, InputExit, InputState, OpenInput
+from aotlens.capture.storage import geometry_of
+
+
+def input_state(captured_input: OpenInput) -> InputState:
+    """Return what writes have changed of an input by now, which is a tensor."""
+    argument, storage = captured_input.argument, captured_input.storage
+    assert storage is not None  # of a tensor
+    version = 0 if argument.is_inference() else argument._version
+    return InputState(storage.version, geometry_of(argument), version)
+
+
+def grad_fns_at_exit(recording: Recording, inputs: Sequence[OpenInput]) -> list[Any]:
+    """Return the `grad_fn` of each input, None where `InputExit` has none; autograd may regenerate a view's.
+
+    Raises:
+        UnsupportedError: a view cannot be regenerated, since its base changed its sizes or strides.
+    """
+    return [grad_fn_of(item.argument) if _has_own_grad_fn(recording, item) else None for item in inputs]
+
+
+def _has_own_grad_fn(recording: Recording, captured_input: OpenInput) -> bool:
+    argument = captured_input.argument
+    if captured_input.storage is None or captured_input.duplicate_of is not None:
+        return False
+    is_view_of_base = captured_input.base is not None and argument._base is not None
+    is_swapped = recording.events.has(EventKind.STORAGE_SWAP, argument)
+    return argument.requires_grad and (is_swapped or not is_view_of_base)
+
+
+def with_exit(
+    recording: Recording, captured_input: OpenInput, grad_fn: Any, snapshot: Snapshot
+) -> CapturedInput:
+    """Return the input as a value, with its state at exit."""
+    facts = {field.name: getattr(captured_input, field.name) for field in fields(captured_input)}
+    if captured_input.storage is None:
+        return CapturedInput(**facts)
+    argument = captured_input.argument
+    is_wrapper = captured_input.wrapped is not None
+    storage = captured_input.storage if is_wrapper else recording.tracked(argument).storage
+    autograd = _autograd_change(recording, captured_input, grad_fn)
+    at_exit = InputExit(
+        state=input_state(captured_input),
+        storage=snapshot.storage(storage),
+        requires_grad=argument.requires_grad,
+        grad_fn=grad_fn,
+        view_base=argument._base,
+        autograd=autograd,
+        gradient_leaf=_gradient_leaf(captured_input, autograd),
+    )
+    return CapturedInput(**{**facts, "storage": snapshot.storage(captured_input.storage), "exit": at_exit})
+
+
+def _autograd_change(recording: Recording, captured_input: OpenInput, grad_fn: Any) -> AutogradChange:
+    argument, base = captured_input.argument, captured_input.argument._base
+    if not captured_input.requires_grad:
+        as_its_base = base is not None and base.requires_grad  # then every view requires grad by itself
+        is_new = argument.requires_grad and not as_its_base and argument.is_leaf
+        return AutogradChange.REQUIRES_GRAD if is_new else AutogradChange.NONE
+    if not argument.requires_grad:
+        return AutogradChange.DETACHED
+    if not captured_input.is_leaf and base is None and grad_fn is None:
+        return AutogradChange.NEW_LEAF
+    detached = recording.events.has(EventKind.DETACH, argument)
+    written = detached and grad_fn_of(argument) is not None
+    return AutogradChange.DETACHED if written else AutogradChange.NONE
+
+
+def _gradient_leaf(captured_input: OpenInput, autograd: AutogradChange) -> Any:
+    """Return the tensor with the caller's gradient, after the function may have set `requires_grad`."""
+    argument, leaf = captured_input.argument, captured_input.leaf
+    if autograd is AutogradChange.NEW_LEAF:
+        return argument
+    if leaf is not None:
+        switched_off = isinstance(leaf, torch.Tensor) and not leaf.requires_grad
+        return None if switched_off else leaf
+    return argument if argument.requires_grad and argument.is_leaf else None
