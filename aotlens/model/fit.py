@@ -337,6 +337,8 @@ class FitPlan:
     """The bytes at the peak with all edits, the largest first; empty if the target is reached."""
     floor: tuple[KindBytes, ...] = ()
     """With all edits, what is alive during the whole step and the most gradients at once; empty likewise."""
+    remaining_at: FitMoment | None = None
+    """When that peak is reached; None likewise."""
 
     @property
     def is_reached(self) -> bool:

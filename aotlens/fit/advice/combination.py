@@ -21,22 +21,29 @@ CONFLICTS = ({"step in backward", "gradient accumulation"},)
 
 
 def combined(search: Search, singles: Sequence[Tested], target: Target) -> Tested | None:
-    """Return the cheapest tested combination that reaches the target, or the lowest one."""
+    """Return the cheapest tested combination that reaches the target, or the lowest one.
+
+    Exact edits come before all edits; each time they are added from the cheapest on, then from the one on
+    that lowers most, because edits that are cheap may keep others from helping.
+    """
     exact = [tested for tested in singles if search.is_exact(tested)]
-    best = _of_these(search, exact, target)
-    if best is None or not target.is_reached(best.fit):
-        best = _of_these(search, singles, target)
-    return best
+    pools = [exact, singles] if len(exact) < len(singles) else [exact]
+    tried: list[Tested] = []
+    for pool in filter(None, pools):
+        cheapest = sorted(pool, key=lambda tested: (search.cost(tested), target.excess_bytes(tested.fit)))
+        steepest = sorted(pool, key=lambda tested: target.excess_bytes(tested.fit))
+        for order in (cheapest, steepest):
+            tried.append(_added_up(search, order, target))
+            if target.is_reached(tried[-1].fit):
+                return tried[-1]
+    return min(tried, key=lambda tested: target.bytes_of(tested.fit), default=None)
 
 
-def _of_these(search: Search, singles: Sequence[Tested], target: Target) -> Tested | None:
-    """Return the cheapest single one that reaches the target, or add them up from the cheapest on."""
-    if not singles:
-        return None
-    order = sorted(singles, key=lambda tested: (search.cost(tested), target.excess_bytes(tested.fit)))
+def _added_up(search: Search, order: Sequence[Tested], target: Target) -> Tested:
+    """Return the first single one that reaches the target, or add them up in this order."""
     reaching = [tested for tested in order if target.is_reached(tested.fit)]
     best = lowest = (reaching or order)[0]
-    for single in order * ROUNDS:
+    for single in [*order] * ROUNDS:
         if target.is_reached(best.fit):
             break
         (added,) = single.chosen

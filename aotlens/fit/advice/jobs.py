@@ -37,6 +37,8 @@ class NameFact:
     """Of a module that contains a sequence, its items."""
     is_compiled: bool = False
     """Whether a module was passed to `torch.compile`."""
+    has_submodules: bool = False
+    """Whether a module contains others, and so may save more than its input."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,12 @@ def _facts(values: Mapping[str, Any]) -> Iterator[NameFact]:
         elif isinstance(value, nn.Module):
             length = len(value) if isinstance(value, nn.Sequential | nn.ModuleList) else 0
             yield NameFact(
-                name, "module", type_name, length=length, is_compiled=type_name == "OptimizedModule"
+                name,
+                "module",
+                type_name,
+                length=length,
+                is_compiled=type_name == "OptimizedModule",
+                has_submodules=any(True for _ in value.children()),
             )
         elif isinstance(value, torch.optim.Optimizer):
             yield NameFact(name, "optimizer", type_name)

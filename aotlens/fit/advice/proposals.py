@@ -51,6 +51,8 @@ class Site:
     """The tensors, modules and optimizers at the first backward."""
     fit: Fit
     """Of the script without edits."""
+    is_edited: bool = False
+    """Whether the texts have edits, so that the lines of `fit` are others."""
 
 
 Rule = Callable[[Site], Iterator[Proposal | None]]

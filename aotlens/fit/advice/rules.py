@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from aotlens.fit.advice.edits.accumulation import micro_batches
+from aotlens.fit.advice.edits.block_compilation import block_compilations
 from aotlens.fit.advice.edits.checkpoints import checkpoints
 from aotlens.fit.advice.edits.chunked_loss import chunked_losses
 from aotlens.fit.advice.edits.contexts import autocast, offload
@@ -11,6 +12,7 @@ from aotlens.fit.advice.edits.evaluation import evaluations_in_parts, evaluation
 from aotlens.fit.advice.edits.gradients import deletions, end_deletions, gradients_to_none, moved_zero_grad
 from aotlens.fit.advice.edits.graph_budgets import graph_budgets
 from aotlens.fit.advice.edits.optimizers import optimizer_kernels
+from aotlens.fit.advice.edits.rows_in_parts import rows_in_parts
 from aotlens.fit.advice.edits.step_in_backward import steps_in_backward
 from aotlens.fit.advice.jobs import NamesOutcome
 from aotlens.fit.advice.proposals import Proposal, Rule, Site
@@ -30,8 +32,10 @@ RULES: tuple[Rule, ...] = (
     evaluations_in_parts,
     steps_in_backward,
     graph_budgets,
+    block_compilations,
     chunked_losses,
     checkpoints,
+    rows_in_parts,
     deletions,
     end_deletions,
     offload,
@@ -76,7 +80,8 @@ class Script:
         step = None
         if source is not None and self._ordinal is not None:
             step = find_step(source, self._ordinal, self._outcome)
-        site = Site(sources, step, {fact.name: fact for fact in self._outcome.names}, self._fit)
+        names = {fact.name: fact for fact in self._outcome.names}
+        site = Site(sources, step, names, self._fit, is_edited=texts != self.texts)
         for rule in rules:
             yield from dict.fromkeys(each for each in rule(site) if each is not None)
 

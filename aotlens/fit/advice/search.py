@@ -26,6 +26,7 @@ LEAST_COSTS = {
     "memory budget": 0.03,
     "chunked loss": 0.03,
     "checkpoint": 0.03,
+    "rows in parts": 0.03,
     "offload": 0.03,
 }
 """The least cost that is expected of a kind; 0 for others.  A kind is not run where an edit within this cost
@@ -171,7 +172,9 @@ def _unedited(base: Fit, target: Target) -> FitPlan:
     peak_bytes = target.bytes_of(base)
     if target.is_reached(base):
         return FitPlan(target.size_bytes, peak_bytes)
-    return FitPlan(target.size_bytes, peak_bytes, remaining=base.by_kind, floor=floor_of(base))
+    return FitPlan(
+        target.size_bytes, peak_bytes, remaining=base.by_kind, floor=floor_of(base), remaining_at=base.at
+    )
 
 
 def _plan_of(search: Search, combination: Tested, target: Target) -> FitPlan:
@@ -190,6 +193,7 @@ def _plan_of(search: Search, combination: Tested, target: Target) -> FitPlan:
         judgement.text,
         () if target.is_reached(combination.fit) else combination.fit.by_kind,
         () if target.is_reached(combination.fit) else floor_of(combination.fit),
+        None if target.is_reached(combination.fit) else combination.fit.at,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from aotlens.model.fit import Fit, FitAdvice, FitPlan, KindBytes, kind_name
 from aotlens.model.source import Fix
 from aotlens.view.quantities import counted, human_bytes, human_us
+from aotlens.view.step_memory.moments import moment_words
 
 __all__ = [
     "ADVICE",
@@ -99,7 +100,8 @@ def plan_lines(plan: FitPlan) -> Iterator[str]:
     if plan.titles:
         yield f"  together: {together_words(plan)}"
     if plan.remaining:
-        yield f"  at the peak remain {_kinds_words(plan.remaining)}"
+        where = "" if plan.remaining_at is None else f" ({moment_words(plan.remaining_at)})"
+        yield f"  at the peak{where} remain {_kinds_words(plan.remaining)}"
         if plan.floor_bytes > plan.target_bytes:
             yield f"  out of reach: no edit lowers {floor_words(plan.floor)}, which exist at once"
 

@@ -6,13 +6,13 @@ Invariant: the rows of the kinds add up to the peak; a last row counts the lines
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aotlens.model.fit import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes, kind_name
+from aotlens.model.fit import Fit, FitLine, FitPoint, GpuFit, KindBytes, kind_name
 from aotlens.model.spans import location, text_of
-from aotlens.view.names import without_default
 from aotlens.view.plots import LEVELS, buckets
 from aotlens.view.quantities import counted, human_bytes
 from aotlens.view.step_memory.advice import advice_lines, plan_lines
 from aotlens.view.step_memory.largest import largest_lines
+from aotlens.view.step_memory.moments import moment_words
 from aotlens.view.step_memory.ranks import distribution_lines, ranks_words
 
 __all__ = [
@@ -47,13 +47,7 @@ def peak_words(fit: Fit) -> str:
     if not fit.curve:
         return "no operator allocates memory"
     step = f"step {fit.step}" if fit.step else "the whole run, which has no optimizer step"
-    return f"{human_bytes(fit.step_peak_bytes)} at the peak of {step}: {_moment_words(fit.at)}"
-
-
-def _moment_words(moment: FitMoment) -> str:
-    op = without_default(moment.op) or "a tensor that no operator created"
-    where = f" at {location(moment.span)}" if moment.span is not None else ""
-    return f"{moment.phase}, {op}{where}"
+    return f"{human_bytes(fit.step_peak_bytes)} at the peak of {step}: {moment_words(fit.at)}"
 
 
 def kind_rows(kinds: Sequence[KindBytes]) -> tuple[FitRow, ...]:

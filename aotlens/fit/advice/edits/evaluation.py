@@ -14,7 +14,7 @@ from aotlens.fit.advice.proposals import Proposal, Site, proposal
 from aotlens.fit.advice.step import wrapped
 from aotlens.fixes.source import Source
 
-__all__ = ["evaluations_in_parts", "evaluations_without_gradients"]
+__all__ = ["evaluations_in_parts", "evaluations_without_gradients", "is_without_gradients"]
 
 PARTS = (4, 16)
 WITHOUT_GRADIENTS = ("no_grad", "inference_mode")
@@ -52,7 +52,7 @@ def evaluations_without_gradients(site: Site) -> Iterator[Proposal | None]:
 def _runs_module(source: Source, site: Site, call: ast.Call) -> bool:
     fact = site.names.get(call.func.id) if isinstance(call.func, ast.Name) else None
     is_module = fact is not None and fact.kind == "module"
-    return is_module and not _is_without_gradients(source, call)
+    return is_module and not is_without_gradients(source, call)
 
 
 def _evaluates(source: Source, site: Site, call: ast.Call) -> bool:
@@ -64,10 +64,11 @@ def _evaluates(source: Source, site: Site, call: ast.Call) -> bool:
             return False
     is_known = facts[0] is not None and facts[0].kind == "module"
     has_rows = facts[1] is not None and facts[1].kind == "tensor" and bool(facts[1].shape)
-    return is_known and has_rows and _is_without_gradients(source, call)
+    return is_known and has_rows and is_without_gradients(source, call)
 
 
-def _is_without_gradients(source: Source, call: ast.Call) -> bool:
+def is_without_gradients(source: Source, call: ast.Call) -> bool:
+    """Return True for a call within `no_grad` or `inference_mode`."""
     contexts: list[ast.expr] = []
     for node in source.ancestors(call):
         if isinstance(node, ast.With):
