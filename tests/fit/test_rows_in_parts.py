@@ -43,7 +43,7 @@ NAMES = NamesOutcome("train.py", 26, (NameFact("loss", "tensor", "Tensor", requi
 
 
 def fit_of(*sizes: tuple[int, int]) -> Fit:
-    """A step whose lines allocate these bytes."""
+    """A step whose lines save these bytes."""
     allocations = [
         FitAllocation(size, "saved activation", "forward", 1, 2, span=Span("train.py", line, 15, line, 16))
         for line, size in sizes
@@ -107,7 +107,7 @@ def test_a_checkpoint_is_made_for_one_part_after_the_other() -> None:
     ]
 
 
-def test_lines_that_allocate_most_come_first_and_others_not_at_all() -> None:
+def test_lines_that_save_most_come_first_and_others_not_at_all() -> None:
     proposals = Script({"train.py": TEXT}, NAMES, fit_of((15, 8), (17, 16))).proposals()
     names = [each.title.split("`")[1] for each in proposals if each.title.startswith("Compute")]
     assert names == ["weights", "distances"]
@@ -147,3 +147,24 @@ def test_compiling_blocks_changes_only_the_modules_of_lists() -> None:
     assert namespace["compile_blocks"](model, backend="eager") is model
     compiled = [name for name, child in model.named_modules() if child._compiled_call_impl is not None]
     assert compiled == ["blocks.0", "blocks.1"]
+
+
+def test_checkpoints_without_random_numbers_save_no_state_of_generators() -> None:
+    title = "Let the checkpoints save no state of random number generators, because they draw no numbers"
+    assert edited(title) == [
+        "        x = checkpoint(self.first, x, use_reentrant=True, preserve_rng_state=False)"
+    ]
+
+
+def test_a_checkpoint_in_segments_gets_more_of_them() -> None:
+    text = TEXT.replace("checkpoint(self.first, x", "checkpoint_sequential(self.first, 2, x")
+    assert edited("Checkpoint `self.first` in 4 segments instead of 2 in `Codebook.forward`", text) == [
+        "        x = checkpoint_sequential(self.first, 4, x, use_reentrant=True)"
+    ]
+
+
+def test_a_module_that_the_step_calls_is_checkpointed() -> None:
+    facts = (*NAMES.names, NameFact("compiled", "module", "OptimizedModule", has_submodules=True))
+    names = NamesOutcome(NAMES.file, NAMES.line, facts)
+    titles = [each.title for each in Script({"train.py": TEXT}, names, fit_of()).proposals()]
+    assert "Checkpoint `compiled(x, x)`: the backward runs its forward again" in titles

@@ -31,7 +31,7 @@ LEAST_COSTS = {
 }
 """The least cost that is expected of a kind; 0 for others.  A kind is not run where an edit within this cost
 reaches the target."""
-OFTEN_DIFFERENT = ("gradient accumulation",)
+OFTEN_DIFFERENT = ("gradient accumulation", "rows in parts")
 """Kinds that are compared before they are combined: dropout, noise and batch norm see other batches."""
 LEAST_SAVED = 0.005
 """The smallest part of the peak that is worth advice; a plan may use edits that save less."""
@@ -102,8 +102,14 @@ def _test_singles(search: Search, target: Target | None) -> None:
         tested = search.tested((proposal,))
         if tested is not None and _is_useful(search, tested, target):
             search.singles.append(tested)
-            if proposal.kind in OFTEN_DIFFERENT:
+            if _is_often_different(search, proposal):
                 search.judgement(tested)
+
+
+def _is_often_different(search: Search, proposal: Proposal) -> bool:
+    """Return True for a kind that often trains something else: a checkpoint may update buffers twice."""
+    has_buffers = any(row.kind == "buffer" for row in search.base.by_kind)
+    return proposal.kind in OFTEN_DIFFERENT or (proposal.kind == "checkpoint" and has_buffers)
 
 
 def _least_cost(proposal: Proposal) -> float:

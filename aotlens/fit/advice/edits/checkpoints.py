@@ -6,6 +6,7 @@
 | `self.encoder(x)`, or `model(x)` in the step, for a module with submodules | the same |
 | `self.features(x)` for an `nn.Sequential` | also `checkpoint_sequential(self.features, 2, x, …)` |
 | `checkpoint_sequential(self.features, 2, x, …)` | more segments |
+| `checkpoint(…)` | without the state of the random number generators, which is 5 KiB on the CPU |
 | each of the calls, where that updates buffers twice | `checkpoint_once(self.features, x)` |
 """
 
@@ -21,7 +22,7 @@ from aotlens.fit.advice.edits.module_calls import (
     title_of,
     where,
 )
-from aotlens.fit.advice.proposals import Proposal, Site, add_import, proposal
+from aotlens.fit.advice.proposals import Proposal, Site, add_import, add_keywords, proposal
 from aotlens.fixes.source import Source
 
 __all__ = ["checkpoints"]
@@ -42,6 +43,7 @@ def checkpoints(site: Site) -> Iterator[Proposal | None]:
                     yield _in_segments(source, call, segments)
         for call in source.nodes(ast.Call):
             yield _in_more_segments(source, call)
+        yield _without_random_state(source)
         arguments = [arguments_of(source, call) for call in calls]
         yield from with_buffers(site, source, zip(calls, plain, arguments, strict=True))
 
@@ -99,3 +101,23 @@ def _in_more_segments(source: Source, call: ast.Call) -> Proposal | None:
             title += f" in `{inside}`" if inside else ""
             return proposal("checkpoint", f"segments {name}", title, source.replace(number, str(more)))
     return None
+
+
+def _without_random_state(source: Source) -> Proposal | None:
+    """Return the edit of all checkpoints of a file, which is equal where they draw no random numbers."""
+    calls = [
+        call
+        for call in source.nodes(ast.Call)
+        if source.code(call.func).rpartition(".")[2] in ("checkpoint", "checkpoint_sequential")
+        and "preserve_rng_state" not in {keyword.arg for keyword in call.keywords}
+        and call.args
+    ]
+    is_nested = any(other is not call and other in ast.walk(call) for call in calls for other in calls)
+    if is_nested:
+        return None
+    title = "Let the checkpoints save no state of random number generators, because they draw no numbers"
+    edits = [
+        source.replace(call, add_keywords(source.code(call), {"preserve_rng_state": "False"}))
+        for call in calls
+    ]
+    return proposal("random state", f"random state {source.file}", title, *edits)

@@ -11,7 +11,7 @@ from aotlens.fit.advice.proposals import Site
 from aotlens.fixes.source import Source
 from aotlens.model.source import Span
 
-__all__ = ["activation_bytes", "arguments_of", "group_of", "is_free", "module_calls", "title_of", "where"]
+__all__ = ["arguments_of", "group_of", "is_free", "module_calls", "saved_bytes", "title_of", "where"]
 
 WITH_SUBMODULES = frozenset(
     {
@@ -26,12 +26,11 @@ WITH_SUBMODULES = frozenset(
     }
 )
 """Modules of `torch.nn` that save more than their input."""
-ACTIVATIONS = ("saved activation", "temporary", "output", "working memory")
 MOST_CALLS = 6
 
 
 def module_calls(source: Source, site: Site) -> list[ast.Call]:
-    """Return the calls of modules with submodules: those in loops first, then what allocates most."""
+    """Return the calls of modules with submodules: those in loops first, then what saves most."""
     calls = [
         *_calls_in_loops(source),
         *_calls_of_attributes(source, site),
@@ -55,7 +54,7 @@ def _calls_in_loops(source: Source) -> Iterator[ast.Call]:
 
 
 def _calls_of_attributes(source: Source, site: Site) -> Iterator[ast.Call]:
-    """Yield `self.encoder(x)` for modules with submodules; what allocates most first."""
+    """Yield `self.encoder(x)` for modules with submodules; what saves most first."""
     calls = []
     for owner in source.nodes(ast.ClassDef):
         attributes = _modules_of(source, owner)
@@ -64,7 +63,7 @@ def _calls_of_attributes(source: Source, site: Site) -> Iterator[ast.Call]:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name in attributes:
                     if is_free(source, node):
                         calls.append(node)
-    yield from sorted(calls, key=lambda call: -activation_bytes(site, source.span(call)))
+    yield from sorted(calls, key=lambda call: -saved_bytes(site, source.span(call)))
 
 
 def _calls_by_name(source: Source, site: Site) -> Iterator[ast.Call]:
@@ -93,12 +92,12 @@ def _modules_of(source: Source, owner: ast.ClassDef) -> set[str]:
     return attributes
 
 
-def activation_bytes(site: Site, span: Span) -> int:
-    """Return the bytes that lines allocate in a step, without parameters and their gradients."""
+def saved_bytes(site: Site, span: Span) -> int:
+    """Return the bytes of the activations that the lines of a span save in a step."""
     return sum(
         each.bytes
         for each in site.fit.allocations
-        if each.span is not None and each.kind in ACTIVATIONS and span.holds(each.span)
+        if each.span is not None and each.kind == "saved activation" and span.holds(each.span)
     )
 
 

@@ -15,9 +15,9 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from aotlens.fit.advice.edits.module_calls import (
-    activation_bytes,
     group_of,
     module_calls,
+    saved_bytes,
     title_of,
     where,
 )
@@ -33,19 +33,18 @@ NAME = "checkpoint_in_parts"
 PARTS = 4
 FUNCTION = f'''
 def {NAME}(function, *tensors, parts={PARTS}):
-    """Call a function of rows with parts of them, each checkpointed, and return the rows of all parts."""
+    """Call a function of rows, which draws no random numbers, with checkpointed parts; return all rows."""
+    options = {{"use_reentrant": False, "preserve_rng_state": False}}
     chunks = zip(*(tensor.chunk(parts) for tensor in tensors))
-    return torch.cat(
-        [torch.utils.checkpoint.checkpoint(function, *chunk, use_reentrant=False) for chunk in chunks]
-    )
+    return torch.cat([torch.utils.checkpoint.checkpoint(function, *chunk, **options) for chunk in chunks])
 '''
-MOST_SEGMENTS = 6
+MOST_SEGMENTS = 4
 MOST_STATEMENTS = 8
 HOW = f"in {PARTS} parts of the rows, each checkpointed"
 
 
 def rows_in_parts(site: Site) -> Iterator[Proposal | None]:
-    """Yield the edit for calls of modules, then for other values of forwards, the largest first."""
+    """Yield the edit for calls of modules, then for other values of forwards, what saves most first."""
     for source in site.sources.values():
         if not source.imports("torch"):
             continue
@@ -95,7 +94,7 @@ def _checkpoint_in_parts(source: Source, call: ast.Call) -> Proposal | None:
 
 
 Value = tuple[int, Proposal | None]
-"""The bytes that a value's lines allocate, and the edit."""
+"""The bytes that a value's lines save, and the edit."""
 
 
 def _assigned(source: Source, site: Site, calls: Sequence[ast.Call]) -> Iterator[Value]:
@@ -112,7 +111,7 @@ def _assigned(source: Source, site: Site, calls: Sequence[ast.Call]) -> Iterator
                     title = f"Compute `{name}` in `{where(source, statement)}` {HOW}"
                     edit = _segment(source, statements, name, rows)
                     group = f"rows {where(source, statement)} {name}"
-                    yield activation_bytes(site, span), _proposal(source, group, title, edit)
+                    yield saved_bytes(site, span), _proposal(source, group, title, edit)
 
 
 def _returned(source: Source, site: Site, calls: Sequence[ast.Call]) -> Iterator[Value]:
@@ -131,7 +130,7 @@ def _returned(source: Source, site: Site, calls: Sequence[ast.Call]) -> Iterator
                 title += f" as number {index + 1}" if isinstance(value, ast.Tuple) else ""
                 edit = source.replace(item, _in_parts(source, item, rows))
                 group = f"rows {where(source, statement)} return {index}"
-                size_bytes = activation_bytes(site, source.span(item))
+                size_bytes = saved_bytes(site, source.span(item))
                 yield size_bytes, _proposal(source, group, f"{title} {HOW}", edit)
 
 
