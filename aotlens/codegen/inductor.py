@@ -147,13 +147,14 @@ def donated_positions(parts: Partitioned) -> tuple[int, ...]:
     would overwrite what its caller still reads.
     """
     assert parts.backward is not None  # called in training only
-    if parts.backward.subgraphs():
-        return ()
+    return () if parts.backward.subgraphs() else inputs_that_end(parts, parts.backward)
+
+
+def inputs_that_end(parts: Partitioned, program: Program) -> tuple[int, ...]:
+    """Return the positions of a program's inputs that only the program keeps alive: saved activations."""
     donated = {id(saved.node) for saved in parts.saved if saved.donated}
     return tuple(
-        index
-        for index, program_input in enumerate(parts.backward.inputs)
-        if id(program_input.node) in donated
+        index for index, program_input in enumerate(program.inputs) if id(program_input.node) in donated
     )
 
 
@@ -269,7 +270,10 @@ class _Unit:
         module.__dict__["own_lowerings"] = OWN_LOWERINGS
         seen = module.graph.output_node().meta["user_visible_output_idxs"]
         module.__dict__["results_seen"] = tuple(seen)  # these outputs have eager's layout
-        inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
+        placeholders = module.graph.find_nodes(op="placeholder")
+        ending = [placeholders[position].target for position in inputs_that_end(self._parts, program)]
+        module.__dict__["inputs_that_end"] = tuple(ending)
+        inputs = [node.meta["val"] for node in placeholders]
         try:
             config = self._config | (
                 {"fx_graph_cache": False} if _has_sizes_of_hidden_symbols(inputs) else {}

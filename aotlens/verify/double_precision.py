@@ -77,7 +77,7 @@ def copy_in_double(prepared: PreparedCall) -> PreparedCall | None:
         return None
     try:
         (wide,) = copies(prepared, 1, cloner=WideCloner)
-    except (RuntimeError, TypeError, ValueError):  # a view that exists in one dtype only
+    except (RuntimeError, TypeError, ValueError, AssertionError):  # a view or subclass that rejects the dtype
         return None
     return wide
 

@@ -16,6 +16,7 @@ __all__ = [
     "codegen_comment",
     "compute_dependencies",
     "define_kernel",
+    "is_alive_anyway",
     "layout_of_bernoulli",
     "lower_bernoulli",
     "lower_effect",
@@ -24,7 +25,8 @@ __all__ = [
 ]
 
 OWN_LOWERINGS = (
-    "a view's start, a mask's draw, draws and effects in order, the nodes of each kernel, a launch's name"
+    "a view's start, a mask's draw, draws and effects in order, the nodes of each kernel, a launch's name,"
+    " inputs that end"
 )
 """The changes below, in words: part of the key of Inductor's code in our cache."""
 
@@ -126,6 +128,24 @@ def compute_dependencies(original: Callable[..., Any], current: Current) -> Any:
 
 def _is_random_op(op: Any) -> bool:
     return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
+
+
+def is_alive_anyway(original: Callable[[Any], bool], current: Current) -> Any:
+    """Whether Inductor's plan of the memory counts an input as alive throughout: by what the caller keeps.
+
+    Inductor reads that from names such as `primals_1`, and orders the kernels for the lowest peak.  Inside a
+    subgraph it goes by its own names.
+    """
+
+    def is_alive(dependency: Any) -> bool:
+        from torch._inductor.virtualized import V
+
+        ending = vars(V.graph.module).get("inputs_that_end")
+        if ending is None:
+            return original(dependency)
+        return dependency.name in V.graph.graph_inputs and dependency.name not in ending
+
+    return is_alive
 
 
 def _lower_storage_offset(view: Any) -> Any:

@@ -14,6 +14,7 @@ from aotlens.torch_api.inductor.lowerings import (
     codegen_comment,
     compute_dependencies,
     define_kernel,
+    is_alive_anyway,
     layout_of_bernoulli,
     lower_bernoulli,
     lower_effect,
@@ -138,6 +139,15 @@ INDUCTOR = Scope(
             Attribute("torch._inductor.scheduler:Scheduler", "compute_dependencies"),
             compute_dependencies,
             "it reorders calls that take from a generator",
+        ),
+        *(
+            Patch(
+                Attribute(module, "is_nonfreeable_buffers"),
+                is_alive_anyway,
+                "it reads from an input's name whether the caller keeps it, and ours have the user's names",
+                is_optional=True,
+            )
+            for module in ("torch._inductor.memory", "torch._inductor.utils")
         ),
         Patch(
             Attribute("torch._inductor.ir:ExternKernel", "set_python_kernel_name"),
