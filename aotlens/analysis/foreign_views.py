@@ -8,8 +8,9 @@ from typing import Any
 from aotlens.analysis.storage_swaps import span_of_storage_swap
 from aotlens.capture.events import EventKind
 from aotlens.capture.invalid_views import grad_fn_of, raises_on_grad_fn
+from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import view_base
+from aotlens.capture.storage import span_of_writes, view_base
 from aotlens.capture.subclasses import is_wrapper
 from aotlens.model.report import Span
 from aotlens.torch_api.autograd import gradient_sizes
@@ -97,3 +98,54 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
             span_of_storage_swap(captured, view_base(value)),
             input=captured_input.slot.name,
         )
+
+
+def check_not_detached(captured: Captured, value: Any) -> None:
+    """Check that the autograd graph of an output does not start at a detached tensor on a shared storage.
+
+    Raises:
+        UnsupportedError: it does, by a write with a gradient or an assignment to `.data`.
+    """
+    if not _starts_at_detached_tensor(captured, value):
+        return
+    start, recorded = view_base(value), captured.recorded
+    span = recorded.events.span(EventKind.STORAGE_SWAP, start) or span_of_writes(
+        recorded.tracked(start).storage.writes
+    )
+    raise unsupported("output-with-own-grad-fn", span or captured.subject.span)
+
+
+def _starts_at_detached_tensor(captured: Captured, value: Any) -> bool:
+    start, recorded = view_base(value), captured.recorded
+    if not value.requires_grad or is_wrapper(value) or grad_fn_of(start) is None:
+        return False
+    if any(
+        start is view_base(captured_input.argument)
+        for captured_input in captured.inputs
+        if captured_input.is_tensor
+    ):
+        return False
+    storage = recorded.tracked(value).storage
+    if recorded.tracked(start).storage is not storage or is_graph_start(captured, start, storage):
+        return False
+    has_company = any(output is not value for output in captured.outputs_in(storage))
+    return bool(storage.inputs) or has_company
+
+
+def is_graph_start(captured: Captured, start: Any, storage: StorageState) -> bool:
+    """Return True if an autograd graph starts at the tensor that the outputs on this storage are views of.
+
+    That is the tensor that the storage was created with.  If no output is a view of it (`torch.zeros` returns
+    another object than it records), it is the first output.
+    """
+    if start is view_base(storage.base_tensor):
+        return True
+    if storage.inputs or storage.base_tensor.requires_grad:
+        return False
+    outputs = captured.outputs_in(storage)
+    if any(view_base(output) is view_base(storage.base_tensor) for output in outputs):
+        return False
+    return (
+        next((output for output in outputs if output.requires_grad and view_base(output) is output), None)
+        is start
+    )

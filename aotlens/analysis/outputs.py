@@ -9,8 +9,12 @@ from typing import Any
 import torch
 
 from aotlens.analysis.bases import Bases
-from aotlens.analysis.detached_outputs import DetachedOutputs, is_graph_start
-from aotlens.analysis.foreign_views import check_output_grad_fn, check_view_storage
+from aotlens.analysis.foreign_views import (
+    check_not_detached,
+    check_output_grad_fn,
+    check_view_storage,
+    is_graph_start,
+)
 from aotlens.analysis.function_views import (
     check_view_not_written,
     custom_function_view,
@@ -67,8 +71,8 @@ def analyse_outputs(
     captured: Captured, builder: Builder, storage_swaps: StorageSwaps, bases: Bases
 ) -> tuple[OutputAliasInfo, ...]:
     """Return one record per flat output; intermediates that several outputs are views of become bases."""
+    _check_outputs(captured)
     groups = _groups_by_storage(captured)
-    detached_outputs = DetachedOutputs(captured, builder, bases)
     owners = {
         id(captured_input.argument): input_index
         for input_index, captured_input in reversed(list(enumerate(captured.inputs)))
@@ -81,7 +85,6 @@ def analyse_outputs(
         if type(value) is not FakeTensor and not is_wrapper(value):
             alias_infos.append(_captured_constant(builder, index, value))
             continue
-        check_view_storage(captured, value)
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
         storage = captured.recorded.tracked(value).storage
         inside = _input_storage_inside(captured, value, storage)
@@ -92,8 +95,6 @@ def analyse_outputs(
             alias_infos.append(_is_input(captured, index, value, owners[id(value)]))
         elif inside is not None:
             alias_infos.append(_alias_inside_wrapper(captured, builder, index, inside))
-        elif (base := detached_outputs.base_of(value)) is not None:
-            alias_infos.append(detached_outputs.result(index, base, same))
         elif (owner := storage_swap_base(captured, storage_swaps, value)) is not None:
             alias_infos.append(_view_after_storage_swap(captured, builder, index, owner, same))
         elif storage.inputs:
@@ -104,6 +105,15 @@ def analyse_outputs(
             alias_infos.append(_intermediate(captured, builder, index, groups[id(storage)], bases))
     check_hooks_on_views(captured, alias_infos, bases)
     return tuple(alias_infos)
+
+
+def _check_outputs(captured: Captured) -> None:
+    for value in captured.outputs:
+        if type(value) is FakeTensor or is_wrapper(value):
+            check_view_storage(captured, value)
+            storage = captured.recorded.tracked(value).storage
+            if _input_storage_inside(captured, value, storage) is None:
+                check_not_detached(captured, value)
 
 
 def _view_of_leaf(captured: Captured, index: int, value: Any) -> OutputAliasInfo | None:

@@ -179,21 +179,6 @@ class OutputAliasInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class DetachedStorage:
-    """The storage of a tensor that has its own `grad_fn`, separate from all other tensors there."""
-
-    base: AliasBase
-    chain: tuple[ViewStep, ...] | None
-    """The views that lead from the base to the tensor; None if only its geometry describes it."""
-    tensor: Any
-    """The fake tensor."""
-    has_own_version: bool
-    """As in `OutputAliasInfo`."""
-    was_assigned: bool = False
-    """Whether the function assigned the tensor to the storage (`.data =`, `set_`)."""
-
-
-@dataclass(frozen=True, slots=True)
 class BaseInfo:
     """An intermediate that several outputs are views of, returned as a hidden output."""
 
@@ -204,8 +189,6 @@ class BaseInfo:
     grad but never receives a gradient."""
     without_gradient: bool = False
     """No output that is a view of it has a gradient."""
-    detached_storage: DetachedStorage | None = None
-    """Where the wrapper puts it; None if the graph's own output is used."""
 
 
 @dataclass(frozen=True, slots=True)

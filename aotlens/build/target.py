@@ -202,7 +202,7 @@ def _output(name: str, info: OutputAliasInfo, parts: Partitioned) -> rows.Output
         name=name,
         tensor=tensor,
         output_type=info.output_type.value,
-        base=_base(info, parts),
+        base=_base(info),
         reason=info.reason,
         sites=_output_sites(info, parts),
         requires_grad=info.requires_grad and not _is_without_grad(info, parts),
@@ -216,15 +216,11 @@ def _is_without_grad(info: OutputAliasInfo, parts: Partitioned) -> bool:
     return parts.joint.captured.inputs[info.base.index].is_leaf_view
 
 
-def _base(info: OutputAliasInfo, parts: Partitioned) -> rows.Base | None:
-    """Return the base of the result; a tensor with a grad_fn of its own is the base of nothing else."""
+def _base(info: OutputAliasInfo) -> rows.Base | None:
+    """Return the base of the result."""
     if info.custom_function_input is not None:
         return rows.Base("input", info.custom_function_input)
-    base = info.base
-    memory = (
-        parts.joint.meta.bases[base.index].detached_storage if isinstance(base, IntermediateBaseOf) else None
-    )
-    match memory.base if memory is not None else base:
+    match info.base:
         case InputBase(index=index):
             return rows.Base("input", index)
         case IntermediateBaseOf(index=index):

@@ -8,7 +8,6 @@ from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
     ConstantBase,
-    DetachedStorage,
     InputBase,
     IntermediateBaseOf,
     OutputAliasInfo,
@@ -16,13 +15,12 @@ from aotlens.analysis.records import (
 )
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured
-from aotlens.capture.storage import geometry_of
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import ProgramOutput
 from aotlens.ir.render import Names
 from aotlens.ir.slots import IntermediateBase, UserOutput
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.graph_text import chain_text, geometry_text, view_text
+from aotlens.runtime.graph_text import geometry_text, view_text
 from aotlens.runtime.inference_tensors import Modes, modes_of_views
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import at_other_version
@@ -139,27 +137,10 @@ class OutputAliases:
         self._multi_output_views = MultiOutputViews(self._under)
 
     def write_bases(self, bases: tuple[BaseInfo, ...]) -> None:
-        """Write the intermediate bases that are detached, or copied to a shared storage."""
-        builder = self._builder
+        """Write the intermediate bases that are detached."""
         for index, base in enumerate(bases):
             if base.is_cut_off:
-                builder.add(f"base_{index} = base_{index}.detach().requires_grad_()")
-            if base.detached_storage is None:
-                continue
-            if base.detached_storage.was_assigned:
-                builder.add(f"base_{index}.data = {self._detached_view(base.detached_storage)}")
-                continue
-            builder.add(f"memory = {self._detached_view(base.detached_storage)}")
-            preserving = "torch.autograd._unsafe_preserve_version_counter(memory)"
-            with builder.block(f"with torch.enable_grad(), {preserving}:"):
-                builder.add(f"base_{index} = memory.copy_(base_{index})")
-
-    def _detached_view(self, memory: DetachedStorage) -> str:
-        """Return the text of a detached view of the storage."""
-        text = self.base_name(memory.base) + (".data" if memory.has_own_version else ".detach()")
-        if memory.chain is None:
-            text = f"{text}.as_strided({geometry_text(geometry_of(memory.tensor), self._names)})"
-        return f"{chain_text(text, memory.chain or (), self._names)}.detach()"
+                self._builder.add(f"base_{index} = base_{index}.detach().requires_grad_()")
 
     def write(self, info: OutputAliasInfo) -> None:
         """Regenerate the views, each in the modes under which the user's code made it."""

@@ -4,19 +4,9 @@ from aotlens.unsupported.case import Case
 
 CASES = (
     Case(
-        "custom-view-of-detached",
-        "a view that a custom `autograd.Function` makes of a detached tensor, where that "
-        "tensor is mutated with grad mode on",
-        "return a clone from the function",
-    ),
-    Case(
-        "detached-output-reinterpreted",
-        "an output with its own grad_fn, on the storage of an input that views it as {reinterpretation}",
-        "return a clone",
-    ),
-    Case(
-        "detached-output-on-swapped-storage",
-        "an output with its own grad_fn on the former storage of `{input}`, which gets another storage",
+        "output-with-own-grad-fn",
+        "an output with its own grad_fn on the storage of an input or of another output: it was detached and "
+        "then written to with a gradient, or got that storage (`.data`)",
         "return a clone",
     ),
     Case(

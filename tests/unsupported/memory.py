@@ -125,18 +125,6 @@ def view_of_former_data() -> None:
     replaced(torch.ones(2, 2, requires_grad=True))
 
 
-@shows("detached-output-on-swapped-storage")
-def output_on_data_that_is_replaced() -> None:
-    @aotlens.compile(options=EAGER)
-    def trade(x: Tensor, y: Tensor) -> Tensor:
-        z = y * 2
-        z.data = x
-        x.data = torch.ones(2)
-        return z
-
-    trade(torch.ones(2), torch.ones(2, requires_grad=True))
-
-
 @shows("storage-swap-and-recorded-write")
 def written_and_replaced() -> None:
     @aotlens.compile(options=EAGER)

@@ -12,18 +12,6 @@ EXAMPLES: list[Example] = []
 shows = collector(EXAMPLES)
 
 
-@shows("detached-output-reinterpreted")
-def output_beside_an_integer_view() -> None:
-    @aotlens.compile(options=EAGER)
-    def scaled(bits: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        detached = x.detach()
-        detached.mul_(weight)
-        return detached
-
-    x = torch.ones(3)
-    scaled(x.view(torch.int32), x, torch.ones((), requires_grad=True))
-
-
 @shows("input-view-before-detach")
 def view_of_a_leaf_that_stops_to_require_grad() -> None:
     @aotlens.compile(options=EAGER)
