@@ -176,8 +176,11 @@ def _values(program: Program, measured: Measured) -> Check:
     if not ours.tensors:
         return Check("unknown", "none observed")
     text = f"{_worst(ours):.0e} / {_worst(inductor):.0e}" if inductor.tensors else f"{_worst(ours):.0e} / –"
+    own = [name for name in ours.missing if name not in inductor.missing]  # else Dynamo leaves it out
+    if own:
+        return Check("fail", f"{text}; only in one run: {', '.join(own[:3])}")
     if ours.missing:
-        return Check("fail", f"{text}; only in one run: {', '.join(ours.missing[:3])}")
+        text += f"; as inductor, without {', '.join(ours.missing[:3])}"
     theirs = {tensor.name: tensor.error for tensor in inductor.tensors}
     beyond = [
         tensor

@@ -100,6 +100,19 @@ def test_rounding_of_the_same_size_as_inductors() -> None:
     assert values(1.6) == Check("fail", "2e+00 / 5e-01 (`bias` 2e+00 / 5e-01)")
 
 
+@pytest.mark.parametrize(
+    ("theirs", "expected"),
+    [
+        (("entropy",), Check("pass", "0e+00 / 0e+00; as inductor, without entropy")),
+        ((), Check("fail", "0e+00 / 0e+00; only in one run: entropy")),
+    ],
+)
+def test_a_buffer_that_dynamo_leaves_out(theirs: tuple[str, ...], expected: Check) -> None:
+    same = (TensorError("weight", "float32", 0.0),)
+    values = {"aotlens": Values(same, ("entropy",)), "inductor": Values(same, theirs)}
+    assert judge(PROGRAM, replace(measured(), values=values)).values == expected
+
+
 def test_the_tolerance_of_the_header() -> None:
     assert judge(replace(PROGRAM, tolerance=1e-2), measured(error=5e-3)).values.state == "pass"
 
