@@ -68,6 +68,13 @@ compiled, and whether each equals eager; it measures no times and builds no kern
 Dynamo left the rest to eager.
 """
 
+BY_MODE = """
+Training has a partition, which saves fewer bytes than torch's by default. For that, the backward recomputes
+values that its matrix products read, in kernels of their own: a step takes less memory, and the first step
+builds more kernels, some for each kind of layer. `--policy default` recomputes nothing.
+
+| median, ours / inductor | programs | steady | first step | second process | memory |
+|---|--:|--:|--:|--:|--:|"""
 QUICK_HEADER = "| program | mode | output | graphs | verify |\n|---|---|---|---|---|"
 
 HEADER = (
@@ -100,6 +107,7 @@ def page(
         INTRODUCTION.format(state=state, checks=_legend(), clock=CLOCKS[clock]),
         "## Targets\n",
         _targets(measurable),
+        _by_mode(measurable),
     ]
     for group in GROUPS:
         members = [program for program in programs if program.group == group]
@@ -162,6 +170,21 @@ def _targets(rows: Sequence[Judged]) -> str:
         ("peak memory of a step, ours / inductor", "median at most 1.0", _spread(rows, _memory)),
     )
     return "\n".join(["| | target | measured |", "|---|---|---|", *(f"| {' | '.join(e)} |" for e in entries)])
+
+
+def _by_mode(rows: Sequence[Judged]) -> str:
+    """Return the medians of training and inference, which differ because only training has a partition."""
+    lines = [BY_MODE]
+    for mode in ("training", "inference"):
+        members = [row for row in rows if row.program.mode == mode]
+        cells = [_median(members, ratio) for ratio in (_steady, _first, _warm, _memory)]
+        lines.append(f"| {mode} | {len(members)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _median(rows: Sequence[Judged], ratio: Callable[[Judged], Ratio]) -> str:
+    values = [value for row in rows if (value := ratio(row).value) is not None]
+    return f"{median(values):.2f}" if values else "–"
 
 
 def _steady(row: Judged) -> Ratio:

@@ -16,7 +16,7 @@ def rows(text: str) -> list[str]:
 
 
 def targets(text: str) -> list[str]:
-    table = text.partition("## Targets\n")[2].partition("## Recipes")[0]
+    table = text.partition("## Targets\n")[2].partition("Training has")[0]
     return [line.rpartition(" | ")[2].removesuffix(" |") for line in table.strip().splitlines()[2:]]
 
 
@@ -39,6 +39,7 @@ def test_a_program_that_was_run_and_one_that_was_not() -> None:
         "median 0.83, worst 0.83 (`recipes/net`), of 1",
         "median 0.50, worst 0.50 (`recipes/net`), of 1",
     ]
+    assert "| training | 1 | 1.00 | 0.50 | 0.83 | 0.50 |\n| inference | 0 | – | – | – | – |" in text
 
 
 def test_rows_of_an_earlier_engine_are_counted() -> None:
