@@ -128,14 +128,18 @@ def test_parts_of_the_rows_have_the_values_and_gradients_of_all_rows() -> None:
         torch.testing.assert_close(parts, whole)
 
 
-def test_the_blocks_of_a_model_are_compiled_one_by_one() -> None:
+def test_blocks_are_compiled_one_by_one_where_the_optimizer_updates_within_the_backward() -> None:
     text = TEXT.replace("self.encode = nn.Linear(4, 8)", "self.blocks = nn.ModuleList()")
-    title = "Compile the blocks of `model` one by one, whose gradients then exist one after the other"
-    assert edited(title, text) == [
-        *[line for line in COMPILE_BLOCKS.splitlines() if line],
+    text = text.replace("x = torch.randn(6, 4)", "optimizer = torch.optim.SGD(model.parameters(), 1)")
+    title = "Let `optimizer` update each parameter within the backward, with the blocks of `model` compiled"
+    lines = edited(f"{title} one by one", text)
+    assert lines[-2:] == [
         "compiled = compile_blocks(model, dynamic=False)",
+        "step_in_backward(optimizer)",
     ]
-    assert title not in {each.title for each in Script({"train.py": TEXT}, NAMES, fit_of()).proposals()}
+    assert all(line in lines for line in COMPILE_BLOCKS.splitlines() if line)
+    without_blocks = Script({"train.py": text.replace("ModuleList", "Sequential")}, NAMES, fit_of())
+    assert not any("one by one" in each.title for each in without_blocks.proposals())
 
 
 def test_compiling_blocks_changes_only_the_modules_of_lists() -> None:

@@ -1,16 +1,19 @@
-"""Compile the blocks of a model one by one, so that the backward returns gradients of one block at a time.
+"""Compile the blocks of a model one by one, so that updates within the backward free gradients early.
 
     compiled = torch.compile(model)
 
-becomes a call of a function that is added to the file.  A graph of the whole model returns all gradients at
-its end, so that an update within the backward frees none of them before.
+becomes a call of a function that is added to the file, together with the edit of `step_in_backward`.  A graph
+of the whole model returns all gradients at its end, so that the updates alone free none of them before.
 """
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
-from aotlens.fit.advice.proposals import Proposal, Site, proposal
+from aotlens.fit.advice.edits.step_in_backward import steps_in_backward
+from aotlens.fit.advice.proposals import Proposal, Site
 from aotlens.fixes.source import Source
+from aotlens.model.source import Edit
 
 __all__ = ["block_compilations"]
 
@@ -28,20 +31,20 @@ def {NAME}(model, **options):
 
 def block_compilations(site: Site) -> Iterator[Proposal | None]:
     """Yield the edit for each model that a file with a `ModuleList` passes to `torch.compile`."""
-    for source in site.sources.values():
-        if "ModuleList" not in source.text or NAME in source.text or not source.imports("torch"):
-            continue
-        for call in source.nodes(ast.Call):
-            match call:
-                case ast.Call(args=[ast.Name(id=model)]) if source.code(call.func) == "torch.compile":
-                    yield _by_block(source, call, model)
+    for update in filter(None, steps_in_backward(site)):
+        for source in site.sources.values():
+            if "ModuleList" not in source.text or NAME in source.text or not source.imports("torch"):
+                continue
+            for call in source.nodes(ast.Call):
+                match call:
+                    case ast.Call(args=[ast.Name(id=model)]) if source.code(call.func) == "torch.compile":
+                        yield _by_block(source, call, model, update)
 
 
-def _by_block(source: Source, call: ast.Call, model: str) -> Proposal | None:
-    return proposal(
-        "block compilation",
-        f"block compilation {model}",
-        f"Compile the blocks of `{model}` one by one, whose gradients then exist one after the other",
-        source.replace(call.func, NAME),
-        source.after_imports(f"\n{FUNCTION.strip()}"),
-    )
+def _by_block(source: Source, call: ast.Call, model: str, update: Proposal) -> Proposal | None:
+    function = source.after_imports(f"\n{FUNCTION.strip()}")
+    if function is None:
+        return None
+    edits: tuple[Edit, ...] = (*update.edits, source.replace(call.func, NAME), function)
+    title = f"{update.title.partition(',')[0]}, with the blocks of `{model}` compiled one by one"
+    return replace(update, title=title, edits=edits)
