@@ -22,7 +22,7 @@ from aotlens.capture.subclasses import is_wrapper
 from aotlens.capture.symbols.float_inputs import FloatRunner
 from aotlens.capture.symbols.int_inputs import fake_mode_for
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
-from aotlens.model.report import GraphId, Span, Variable
+from aotlens.model.report import AFTER, GraphId, Span, Variable
 from aotlens.torch_api.dynamo.state import TracingContext, compile_id, is_static_input, resolve_dynamo_source
 from aotlens.torch_api.fake.tensors import FakeTensorMode, detect_fake_mode
 
@@ -270,15 +270,16 @@ def _subject_of_layer(gm: fx.GraphModule) -> Subject:
     codes = next(
         (node_codes for node in gm.graph.nodes if (node_codes := node.meta.get("aotlens_codes"))), ()
     )
-    layers = [name for name, *_ in codes if name.endswith(".forward")]
-    name = layers[-1] if layers else codes[-1][0] if codes else type(gm).__name__
+    names = [user_qualname(name, file) for name, file, _ in codes]
+    layers = [name for name in names if name.partition(AFTER)[0].endswith(".forward")]
+    name = (layers or names or [type(gm).__name__])[-1]
     frames = calling_frames()
     return replace(_named_subject(gm, name, frames.innermost), called_at=frames)
 
 
 def _named_subject(gm: fx.GraphModule, name: str, span: Span | None) -> Subject:
     """Return the subject; `Net.forward` is called `Net`, and a resume function retains its suffix."""
-    owner, after, line = name.partition(" after ")
+    owner, after, line = name.partition(AFTER)
     short = owner.removesuffix(".forward").rsplit(".", 1)[-1] + after + line
     return Subject(gm, short, name, "dynamo", span, graph=_graph_id())
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from aotlens.capture.dynamo import subject_of
 from aotlens.compiled import Compiled
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.observe import observing
@@ -237,3 +238,13 @@ def test_a_layer_of_torchs_own_stands_where_it_is_called() -> None:
     forward = target.stage("forward")
     assert forward is not None
     assert {node.spans[0].line for node in forward.nodes if node.op == "call_function"} == {line}
+
+
+def test_the_rest_of_a_function_of_torch_is_named_after_its_line() -> None:
+    graph = torch.fx.Graph()
+    file = torch.nn.attention.flex_attention.__file__
+    graph.output(graph.call_function(torch.ones, (2,)))
+    for made in graph.nodes:
+        made.meta["aotlens_codes"] = (("torch_dynamo_resume_in_create_block_mask_at_1912", file, 1912),)
+    subject = subject_of(torch.fx.GraphModule({}, graph))
+    assert subject.name == "create_block_mask after line 1912"
