@@ -51,7 +51,7 @@ CHECKS = (
     Check("shared programs", PROGRAMS, every=10, configuration="min-cut"),
     Check("symbolic sizes", PROGRAMS, every=10, configuration="symbolic"),
     Check("`torch.compile`", PROGRAMS, every=10, configuration="dynamo"),
-    Check("Inductor", "tests/engine/test_backends.py", every=6),
+    Check("Inductor", "tests/codegen/test_backends.py", every=6),
     Check("GPU code", "tests/gpu_code/test_costs.py", every=6),
     Check("`why`", "tests/dynamo/test_programs.py"),
 )
