@@ -242,7 +242,7 @@ def test_a_layer_of_torchs_own_stands_where_it_is_called() -> None:
 
 def test_the_rest_of_a_function_of_torch_is_named_after_its_line() -> None:
     graph = torch.fx.Graph()
-    file = torch.nn.attention.flex_attention.__file__
+    file = importlib.import_module("torch.nn.attention.flex_attention").__file__
     graph.output(graph.call_function(torch.ones, (2,)))
     for made in graph.nodes:
         made.meta["aotlens_codes"] = (("torch_dynamo_resume_in_create_block_mask_at_1912", file, 1912),)
