@@ -3,8 +3,9 @@
 import inspect
 import sys
 import traceback
+from functools import lru_cache
 from itertools import islice
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 from torch._guards import CompileContext
@@ -125,19 +126,19 @@ def frames_above_dynamo() -> Frames:
         if file.endswith("convert_frame.py"):
             summaries_above.clear()  # what was called from here on is Dynamo's
         elif not file.endswith("eval_frame.py"):
-            summaries_above.append(_summary_of(frame))
+            summaries_above.append(_summary_at(frame.f_code, frame.f_lasti, frame.f_lineno))
         frame = frame.f_back
     return tuple(reversed(summaries_above))
 
 
-def _summary_of(frame: FrameType) -> traceback.FrameSummary:
-    code = frame.f_code
+@lru_cache(maxsize=1024)  # torchao passes a function to `torch.compile` for each parameter of each step
+def _summary_at(code: CodeType, instruction: int, known_line: int) -> traceback.FrameSummary:
     line, end_line, col, end_col = next(
-        islice(code.co_positions(), max(0, frame.f_lasti // 2), None), (None, None, None, None)
+        islice(code.co_positions(), max(0, instruction // 2), None), (None, None, None, None)
     )
     return traceback.FrameSummary(
         code.co_filename,
-        line or frame.f_lineno,
+        line or known_line,
         code.co_name,
         lookup_line=False,
         end_lineno=end_line,
