@@ -30,9 +30,7 @@ def check_view_storage(captured: Captured, value: Any) -> None:
         and recorded.is_view_of_detached(value)
         and not _can_view_before_detach(captured, value)
     ):
-        raise unsupported(
-            "view-before-detach", recorded.events.span(EventKind.DETACH, base) or captured.subject.span
-        )
+        raise unsupported("view-before-detach", captured.span_of(EventKind.DETACH, base))
     start = view_base(value)
     if not value.requires_grad or not recorded.events.has(EventKind.STORAGE_SWAP, start):
         return _check_shares_base_storage(captured, value)
@@ -89,7 +87,7 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
     if has_grad_fn and is_detached and not captured.recorded.is_view_of_detached(value):
         raise unsupported(
             "input-view-before-detach",
-            captured.recorded.events.span(EventKind.DETACH, captured_input.argument) or captured.subject.span,
+            captured.span_of(EventKind.DETACH, captured_input.argument),
             input=captured_input.slot.name,
         )
     if value.requires_grad and captured.recorded.events.has(EventKind.STORAGE_SWAP, view_base(value)):

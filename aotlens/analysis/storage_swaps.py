@@ -43,7 +43,7 @@ def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> boo
 
 def span_of_storage_swap(captured: Captured, tensor: Any) -> Span | None:
     """Return the span of the last expression that gave the tensor another storage."""
-    return captured.recorded.events.span(EventKind.STORAGE_SWAP, tensor) or captured.subject.span
+    return captured.span_of(EventKind.STORAGE_SWAP, tensor)
 
 
 def check_version_counters(captured: Captured) -> None:

@@ -31,7 +31,7 @@ def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False
 
 
 def grad_fn_of(tensor: Any) -> Any:
-    """Return the tensor's `grad_fn`; None for a view whose `grad_fn` autograd refuses to return.
+    """Return the tensor's `grad_fn`; None for a view for which autograd raises.
 
     Autograd raises for a view made with grad mode off, or one of several outputs of an operator, once its
     base is written to with grad mode on.  It does the same for the compiled output.

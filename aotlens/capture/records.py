@@ -13,6 +13,7 @@ import torch
 from typing_extensions import TypeVar
 
 from aotlens.capture.autograd.saved_tensor_hooks import SavedTensorHooks
+from aotlens.capture.events import EventKind
 from aotlens.capture.free_variables.containers import ContainerUpdate
 from aotlens.capture.free_variables.reachable import NOTHING_REACHABLE, ReachableState
 from aotlens.capture.modes import Modes
@@ -321,6 +322,10 @@ class Captured:
             for index, captured_input in enumerate(self.inputs)
             if captured_input.storage is storage and captured_input.duplicate_of is None
         }
+
+    def span_of(self, kind: EventKind, tensor: Any) -> Span | None:
+        """Return the user's expression of the last such event of a tensor, or of the function itself."""
+        return self.recorded.events.span(kind, tensor) or self.subject.span
 
     def outputs_in(self, storage: StorageState) -> list[Any]:
         """Return the outputs on a storage."""

@@ -272,7 +272,7 @@ class _Unit:
         module.__dict__["results_seen"] = tuple(seen)  # these outputs have eager's layout
         placeholders = module.graph.find_nodes(op="placeholder")
         ending = [placeholders[position].target for position in inputs_that_end(self._parts, program)]
-        module.__dict__["inputs_that_end"] = tuple(ending)
+        module.__dict__["inputs_that_end"] = dict.fromkeys(ending)  # looked up for each read of an input
         inputs = [node.meta["val"] for node in placeholders]
         try:
             config = self._config | (

@@ -14,7 +14,7 @@ from aotlens.torch_api.modes import TorchDispatchMode
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Observation, Probe
-from aotlens.verify.tensors.clone import Cloner
+from aotlens.verify.tensors.clone import Cloner, whole_storage
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies
 from aotlens.verify.tensors.same_numbers import Draw, Replay
 
@@ -102,10 +102,7 @@ class WideCloner(Cloner):
             return super()._on_own_storage(original)
         storage = original.untyped_storage()
         if storage._cdata not in self._storages:
-            whole = torch.empty(0, dtype=original.dtype, device=original.device)
-            with torch.no_grad():
-                whole.set_(storage, 0, (storage.nbytes() // original.element_size(),), (1,))
-            self._storages[storage._cdata] = whole.to(dtype).untyped_storage()
+            self._storages[storage._cdata] = whole_storage(storage, original).to(dtype).untyped_storage()
             self._originals.append(storage)
         geometry = (original.storage_offset(), original.size(), original.stride())
         plain = torch.empty(0, dtype=dtype, device=original.device)

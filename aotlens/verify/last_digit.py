@@ -14,7 +14,7 @@ from torch import Tensor
 from aotlens.verify.double_precision import WITHOUT_WRITES, is_affordable
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Observation
-from aotlens.verify.tensors.clone import Cloner
+from aotlens.verify.tensors.clone import Cloner, whole_storage
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies
 
 CALLS = 4
@@ -49,11 +49,8 @@ class LastDigitCloner(Cloner):
         is_new = storage._cdata not in self._storages
         copy = super()._on_own_storage(original)
         if is_new and original.dtype in CHANGED:
-            whole = torch.empty(0, dtype=original.dtype, device=original.device)
+            whole = whole_storage(self._storages[storage._cdata], original)
             with torch.no_grad():
-                whole.set_(
-                    self._storages[storage._cdata], 0, (storage.nbytes() // original.element_size(),), (1,)
-                )
                 up = torch.randint(0, 2, whole.shape, generator=self._generator).to(whole.device)
                 whole.mul_(1 + (2 * up - 1) * torch.finfo(whole.dtype).eps)
         return copy

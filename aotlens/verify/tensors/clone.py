@@ -130,6 +130,13 @@ class Cloner:
         return copied
 
 
+def whole_storage(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
+    """Return a storage as a flat tensor, with the dtype and device of `like`."""
+    whole = torch.empty(0, dtype=like.dtype, device=like.device)
+    with torch.no_grad():
+        return whole.set_(storage, 0, (storage.nbytes() // like.element_size(),), (1,))
+
+
 def _of_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the tensor with another dtype; such a view of the memory shares its version counter."""
     if tensor.dtype == dtype:

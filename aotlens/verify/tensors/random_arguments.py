@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from aotlens.torch_api.operators import pytree
+from aotlens.verify.tensors.clone import whole_storage
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
 
 MOST_FLAG_VALUES = 2
@@ -52,11 +53,8 @@ def _is_plain(tensor: Tensor) -> bool:
 
 def _fill(tensor: Tensor, generator: torch.Generator) -> None:
     """Fill the whole storage, so that tensors that share it still agree."""
-    storage = tensor.untyped_storage()
-    count = storage.nbytes() // tensor.element_size()
-    whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    whole = whole_storage(tensor.untyped_storage(), tensor)
     with torch.no_grad():
-        whole.set_(storage, 0, (count,), (1,))
         whole.copy_(_random_like(whole, generator))
 
 
