@@ -59,7 +59,6 @@ from aotlens.capture.records import Captured
 from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import is_wrapper, value_of
 from aotlens.capture.views import ViewStep
-from aotlens.ir.slots import OuterObject
 from aotlens.torch_api.dynamo.state import is_opaque_value
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
@@ -145,7 +144,7 @@ def _is_number_like(value: Any) -> bool:
     if isinstance(value, slice):
         ends = (value.start, value.stop, value.step)
         return all(end is None or isinstance(end, int) for end in ends)
-    return type(value) in (*PLAIN, range, OuterObject) or is_opaque_value(value)
+    return type(value) in (*PLAIN, range) or is_opaque_value(value)
 
 
 def _captured_constant(builder: Builder, index: int, value: Any) -> OutputAliasInfo:

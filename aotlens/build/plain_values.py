@@ -7,7 +7,7 @@ are not listed.
 from collections.abc import Iterator
 from types import CodeType
 
-from aotlens.capture.free_variables.reachable import Binding
+from aotlens.capture.free_variables.state import Binding
 from aotlens.capture.records import Captured
 from aotlens.ir.bytecode import instructions_of, span_of_instruction
 from aotlens.ir.slots import UserInput

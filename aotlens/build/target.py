@@ -54,7 +54,7 @@ def build_target(
     target = replace(
         _identified(parts),
         outputs=outputs,
-        left=build_side_effects(captured, outputs),
+        left=build_side_effects(captured),
         stages=build_stages(parts),
         partition=_spared(build_partition(parts, others), parts, others),
         wrapper=rows.Wrapper(module.text.source, module.text.steps, tuple(module.text.bound)),

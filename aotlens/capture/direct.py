@@ -17,8 +17,9 @@ from aotlens.capture.free_variables.captured_tensors import (
 from aotlens.capture.free_variables.changes import without_new_cache_entries
 from aotlens.capture.free_variables.containers import flatten_with_path, output_with_updates, watch_containers
 from aotlens.capture.free_variables.namespaces import MISSING, bound_by_hooks
-from aotlens.capture.free_variables.reachable import ReachableState, reachable_state
+from aotlens.capture.free_variables.reachable import reachable_state
 from aotlens.capture.free_variables.side_effects import SideEffectChanges
+from aotlens.capture.free_variables.state import ReachableState
 from aotlens.capture.function_fixes import without_outer_optimizer_steps
 from aotlens.capture.inputs.module_tensors import call_with_tensors, module_tensors
 from aotlens.capture.modes import Settings
@@ -73,10 +74,7 @@ def capture_direct(
             ):
                 result = call.run(recorder, inputs[:argument_count])
         finally:
-            pairs = tuple(
-                (free_tensor, fake.argument) for free_tensor, fake in zip(free_tensors, fakes, strict=True)
-            )
-            changes.append(SideEffectChanges(reachable, pairs, subject, settings.side_effects))
+            changes.append(SideEffectChanges(reachable, subject, settings.side_effects, inputs))
         return changes[0].with_updates(result)
 
     values += [free_tensor.tensor for free_tensor in free_tensors]

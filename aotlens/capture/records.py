@@ -14,8 +14,8 @@ from typing_extensions import TypeVar
 
 from aotlens.capture.autograd.saved_tensor_hooks import SavedTensorHooks
 from aotlens.capture.events import EventKind
-from aotlens.capture.free_variables.containers import ContainerUpdate
-from aotlens.capture.free_variables.reachable import NOTHING_REACHABLE, ReachableState
+from aotlens.capture.free_variables.containers import Rebinding
+from aotlens.capture.free_variables.state import NOTHING_REACHABLE, ReachableState
 from aotlens.capture.modes import Modes
 from aotlens.capture.recorded import Recorded, StorageState
 from aotlens.capture.recorder import Call, Recorder, UnwrappedCall
@@ -108,8 +108,6 @@ class CapturedInput(Generic[StorageType]):
     none."""
     free_tensor: Any = None
     """The real tensor, if it is a free tensor."""
-    carried_binding: tuple[Any, Any] | None = None
-    """The store and key that hold it, if each call leaves another tensor for the next."""
     exit: InputExit | None = None
     """Its state when the function had returned; None while it runs, and for a plain value."""
 
@@ -202,8 +200,8 @@ class Structure:
     """The pytree structure of the result; None if it is a flat tuple or list."""
     parameters: tuple[str, ...] = ()
     """The function's positional parameters, if every argument is a leaf."""
-    container_updates: tuple[ContainerUpdate, ...] = ()
-    """Containers that the function changes; their new items follow the flat outputs."""
+    rebindings: tuple[Rebinding, ...] = ()
+    """Names and items that the function binds to other values, which follow the flat outputs."""
     rebound: tuple[str, ...] = ()
     """Buffers and attributes that the module rebinds: the last flat outputs."""
     existing_containers: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()

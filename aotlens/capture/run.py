@@ -5,7 +5,7 @@ Invariant: grad mode and the stack of modes are restored whatever happens in the
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -94,8 +94,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
     result, filled = changes.result, changes.leaves
     returned = [*pytree.tree_leaves(result), *(value for _, value in filled)]
     requiring_grad = frozenset(id(value) for value in returned if _requires_grad(value))
-    inputs = used_inputs(recorder, inputs, call.free_tensors, (result, [value for _, value in filled]))
-    inputs = _with_carried_bindings(inputs, changes)
+    inputs = used_inputs(recorder, inputs, call.free_tensors, changes)
     inputs, bases = inputs_with_bases(recorder, inputs, base_groups, returned)
     inputs = (*inputs, *captured_inputs(recorder, len(inputs)))
     if emulates_gpu():
@@ -140,7 +139,7 @@ def _requires_grad(value: Any) -> bool:
 
 def _updates(changes: OutputWithUpdates) -> tuple[Any, Any, Any]:
     """Return what the wrapper repeats in the caller's objects."""
-    return changes.container_updates, changes.rebound, changes.existing_containers
+    return changes.rebindings, changes.rebound, changes.existing_containers
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,25 +221,6 @@ def _recorder(subject: Subject, settings: Settings) -> Recorder:
     recorder.random.is_functional = has_random_rules(settings.decompositions)
     recorder.split_region = settings.split_region
     return recorder
-
-
-def _with_carried_bindings(
-    inputs: tuple[OpenInput, ...], changes: OutputWithUpdates
-) -> tuple[OpenInput, ...]:
-    """Return the inputs with the bindings of tensors that one call leaves for the next."""
-    bindings = {
-        id(tensor): (refill.store, key)
-        for refill in changes.container_updates
-        for key, tensor in refill.carried
-    }
-    if not bindings:
-        return inputs
-    return tuple(
-        captured_input
-        if captured_input.free_tensor is None
-        else replace(captured_input, carried_binding=bindings.get(id(captured_input.free_tensor)))
-        for captured_input in inputs
-    )
 
 
 def _reject_unseen_reads(recorder: Recorder, inputs: tuple[OpenInput, ...], values: list[Any]) -> None:

@@ -3,7 +3,6 @@
 Invariant: two calls with the same signature, whose module tensors fit, can run the same code.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -165,11 +164,8 @@ class HeldTensors:
     checked elsewhere.  Either may have another storage, size or dtype, set in place (`.data`, `to`).
     """
 
-    def __init__(
-        self, fn: Any, leaves: list[Any], reached: list[Any], carried: Sequence[tuple[Any, Any]] = ()
-    ) -> None:
-        own: Sequence[tuple[Any, Any]] = tensor_slots(fn) if isinstance(fn, torch.nn.Module) else ()
-        self._slots = [*own, *carried]
+    def __init__(self, fn: Any, leaves: list[Any], reached: list[Any]) -> None:
+        self._slots: list[tuple[Any, Any]] = [*tensor_slots(fn)] if isinstance(fn, torch.nn.Module) else []
         self._free_tensors = reached
         self._described = _describe(self._tensors())
         self._remember()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.free_variables.guards import free_variable_check
-from aotlens.capture.free_variables.side_effects import carried_bindings, unwritten_free_variables
+from aotlens.capture.free_variables.side_effects import guarded_state
 from aotlens.compiled import Compiled
 from aotlens.frontends.call_signature import HeldTensors
 from aotlens.torch_api.operators import pytree
@@ -18,12 +18,12 @@ CallCheck = Callable[[Any, Any], bool]
 
 def free_variables_unchanged(compiled: Compiled) -> Callable[[], bool]:
     """Return a check that the free variables of a compilation are unchanged."""
-    return free_variable_check(unwritten_free_variables(compiled.captured))
+    return free_variable_check(guarded_state(compiled.captured))
 
 
 def held_tensors(compiled: Compiled, fn: Any, leaves: list[Any]) -> HeldTensors:
     """Return the tensors that a compilation uses beside the arguments."""
-    return HeldTensors(fn, leaves, _free_tensors(compiled), carried_bindings(compiled.captured))
+    return HeldTensors(fn, leaves, _free_tensors(compiled))
 
 
 def call_check(compiled: Compiled, args: Any, kwargs: Any) -> CallCheck | None:
@@ -35,7 +35,7 @@ def call_check(compiled: Compiled, args: Any, kwargs: Any) -> CallCheck | None:
     if not compiled.captured.reachable.bindings:
         return None
     free_variables_fit = free_variables_unchanged(compiled)
-    if not _free_tensors(compiled) and not carried_bindings(compiled.captured):
+    if not _free_tensors(compiled):
         return lambda args, kwargs: free_variables_fit()
     held = held_tensors(compiled, None, pytree.tree_leaves((args, kwargs)))
     return lambda args, kwargs: free_variables_fit() and held.fit(pytree.tree_leaves((args, kwargs)))
@@ -45,9 +45,7 @@ def _free_tensors(compiled: Compiled) -> list[torch.Tensor]:
     """Return the tensors that the module text holds which are neither arguments nor the module's own."""
     inputs = compiled.captured.inputs
     outside = [
-        captured_input.free_tensor
-        for captured_input in inputs
-        if captured_input.free_tensor is not None and captured_input.carried_binding is None
+        captured_input.free_tensor for captured_input in inputs if captured_input.free_tensor is not None
     ]
     constants = [value for value in compiled.module.text.bound.values() if isinstance(value, torch.Tensor)]
     return [tensor for tensor in (*outside, *constants) if tensor.layout is torch.strided]

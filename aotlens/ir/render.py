@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_order, last_uses, map_leaves
-from aotlens.ir.slots import OuterObject
 from aotlens.ir.subclasses import UnwrapOperator, WrapOperator, is_plain
 from aotlens.ir.symbols import SymbolicExpression, is_ragged
 from aotlens.ir.tensor_text import type_text
@@ -120,8 +119,8 @@ def literal(value: Any, names: Names) -> str:
             return names.ragged.get(str(value), str(value))
         expression = value.node.expr
         return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
-    if isinstance(value, (TableIndex, OuterObject)):
-        return _object_name(value, names)
+    if isinstance(value, TableIndex):
+        return names.object(value, "table_index")
     if isinstance(value, torch.device):
         return f"torch.device('{value}')"
     if type(value) is dict:
@@ -133,12 +132,6 @@ def literal(value: Any, names: Names) -> str:
     if not isinstance(value, (int, float, complex, str)) and is_opaque_value(value):
         return names.object(value, type(value).__name__.lower())
     return _number_text(value)
-
-
-def _object_name(value: TableIndex | OuterObject, names: Names) -> str:
-    if isinstance(value, TableIndex):
-        return names.object(value, "table_index")
-    return (value.name if value.object is None else names.object(value.object, value.name)) + value.path
 
 
 def _number_text(value: Any) -> str:

@@ -227,11 +227,9 @@ def outer_slot(slot: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OuterObject:
-    """An object that exists before the wrapper builds the output."""
+    """A container that exists before the wrapper builds the output."""
 
     name: str
     """An expression of the wrapper: `args[0]`; or the name to bind `object` to."""
     object: Any = None
     """None if the expression alone yields it."""
-    path: str = ""
-    """Continues the expression: `['last']`."""

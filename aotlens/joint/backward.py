@@ -166,7 +166,7 @@ def with_writes(
     backward: Backward,
 ) -> Backward:
     """Add the backward's writes to inputs; `before` holds the inputs' states before it."""
-    check_backward_side_effects(captured)
+    check_backward_side_effects(captured, builder)
     if backward.failing is None or backward.failing_tangents:
         bumps = write_in_backward(builder, meta, before)
         backward = replace(backward, version_bumps=bumps, current_inputs=builder.current_inputs.inputs())

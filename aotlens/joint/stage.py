@@ -24,7 +24,6 @@ from aotlens.ir.slots import (
     IntermediateBase,
     LeafGradient,
     MutatedInput,
-    OuterObject,
     UserOutput,
     inner_slot,
 )
@@ -186,8 +185,6 @@ def alias_values(
             if isinstance(output.value, (Node, Wrapped)):
                 continue
             tensor, plain = captured.outputs[output.index], output.value
-            if isinstance(plain, OuterObject):  # an object of the caller's
-                plain = None
             value = value_of(builder, tensor) if isinstance(tensor, torch.Tensor) else plain
             values.append((UserOutput(captured.output_names[output.index], output.index), value))
     return unwrapped_outputs(values)

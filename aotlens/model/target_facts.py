@@ -5,7 +5,7 @@ from typing import Literal
 
 from aotlens.model.source import Site
 
-Leaving = Literal["bound", "set", "appended", "refilled", "removed", "emptied"]
+Leaving = Literal["bound", "set"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,19 +13,14 @@ class Left:
     """One side effect of the function outside of it, which each compiled call repeats."""
 
     place: str
-    """The changed object or name, as the user writes it: `self.last`, `history[0]`, `state['keys']`; an item
-    of a list by its index after the first call."""
+    """The name or item, as the user writes it: `self.last`, `history[0]`, `state['keys']`."""
     handling: Leaving
-    """The wrapper's change: it binds the name, sets the item of a dict, appends to a list, exchanges a list's
-    items, removes a name or an item, empties a container."""
+    """The wrapper's change: it binds the name, or sets the item of a list or dict."""
     outputs: tuple[int, ...]
-    """The rows of `Target.outputs` that it then holds, several for a tuple or a dict of them; empty for a
-    removal."""
-    carried: bool
-    """Whether a call begins with the tensor that the call before stored there."""
+    """The row of `Target.outputs` that it then holds."""
     reason: str
     sites: tuple[Site, ...]
-    """The expressions that write there; where data decides which, all that may."""
+    """The first expression that binds it."""
 
 
 ReuseOutcome = Literal["hit", "miss", "not kept"]

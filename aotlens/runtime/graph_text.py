@@ -202,11 +202,7 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, binding
 def captured_tensor_names(captured: Captured, names: Names) -> Iterator[tuple[str, CapturedInput]]:
     """Yield the captured tensors, by their names in the text."""
     for captured_input in captured.inputs:
-        if (
-            isinstance(captured_input.slot, FreeTensor)
-            and captured_input.node is not None
-            and captured_input.carried_binding is None
-        ):
+        if isinstance(captured_input.slot, FreeTensor) and captured_input.node is not None:
             yield names.node(captured_input.node), captured_input
 
 

@@ -165,8 +165,8 @@ class Guards:
 
     def _is_written_through(self, value: Any) -> bool:
         """Return True if an object among the arguments may hold what the function changes."""
-        refills = self._captured.structure.container_updates
-        return hasattr(value, "__dict__") and any(refill.store is not None for refill in refills)
+        rebindings = self._captured.structure.rebindings
+        return hasattr(value, "__dict__") and any(rebinding.store is not None for rebinding in rebindings)
 
     def _checked_tensors(self) -> list[tuple[str, CapturedInput]]:
         """Return the tensor arguments, and the module's own tensors whose layout a call may change."""

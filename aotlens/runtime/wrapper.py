@@ -66,7 +66,7 @@ from aotlens.runtime.plan import (
 )
 from aotlens.runtime.pytrees import Unpacking, argument_names, output_text
 from aotlens.runtime.rng_state import write_advance, write_reading
-from aotlens.runtime.side_effects import check_exportable, check_free_variables, write_side_effects
+from aotlens.runtime.side_effects import check_exportable, write_side_effects
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
 from aotlens.runtime.synthetic_bases import write_bases
 
@@ -174,7 +174,6 @@ class WrapperText:
         reject_retain_grad(builder, captured, self._meta, self.arguments)
         check_hooks(builder, self._parts, self._names)
         check_exportable(captured, self._code.is_standalone)
-        check_free_variables(builder, captured, self._names)
         self.needs_overlap_helper = guards.needs_helper
         self._has_seen = guards.has_seen
 
@@ -358,17 +357,17 @@ class WrapperText:
             else:
                 leaves.append(literal(info.value, self._names))
         spec = self._captured.structure.result
-        refills, rebound = self._captured.structure.container_updates, self._captured.structure.rebound
+        rebound = self._captured.structure.rebound
         output_count = len(leaves) if spec is None else spec.num_leaves
         leaves, filled = leaves[:output_count], leaves[output_count:]
-        if refills:
+        if self._captured.structure.rebindings:
             write_side_effects(self._builder, self._captured, self._names, filled)
         if spec is None:
             text = f"({', '.join(leaves)}{',' if len(leaves) == 1 else ''})"
         else:
             existing = {
-                path: literal(container, self._names)
-                for path, container in self._captured.structure.existing_containers
+                path: outer.name if outer.object is None else self._names.object(outer.object, outer.name)
+                for path, outer in self._captured.structure.existing_containers
             }
             text = output_text(spec, leaves, existing)
         if rebound:

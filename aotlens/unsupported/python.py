@@ -48,6 +48,12 @@ CASES = (
         "backend='aotlens')`",
     ),
     Case(
+        "rebound-tensor-is-read",
+        "a function that reads `{name}`, a tensor that is no buffer, and binds it to another one",
+        "register it as a buffer, write in place (`{name}.copy_(…)`), pass it in and return it, or use "
+        "`torch.compile(fn, backend='aotlens')`",
+    ),
+    Case(
         "side-effect-in-backward",
         "a hook or a custom backward that changes {binding}, a side effect that a compiled "
         "backward would not repeat",
@@ -61,7 +67,7 @@ CASES = (
     Case(
         "new-object-side-effect",
         "an object of type `{type}` that the function stores in {binding}",
-        "store tensors in tuples, lists or dicts, or register the class with pytree",
+        "store each tensor under a name or a key of its own, or return it",
     ),
     Case(
         "outer-optimizer",

@@ -1,14 +1,11 @@
 """Instructions have one name each, and its position, under every supported Python."""
 
-import dis
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
 
 import pytest
 
-from aotlens.capture.free_variables.name_uses import NameUses, name_uses
-from aotlens.capture.free_variables.reachable import Binding, ReachableState
 from aotlens.ir.bytecode import instructions_of, span_of_instruction
 from aotlens.model.spans import text_of
 
@@ -56,44 +53,3 @@ def test_each_load_of_a_local_has_its_own_name(function: Callable[[str], Functio
     assert [part.argval for part in loads] == [
         text_of(span) if (span := span_of_instruction(code, part)) is not None else None for part in loads
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "reads", "kinds"),
-    [
-        ("passed", True, set()),
-        ("filled", False, {"STORE_SUBSCR"}),
-        ("kept", True, set()),
-        ("both", True, {"STORE_SUBSCR"}),
-        ("repeated", True, set()),
-        ("part", False, {"STORE_SUBSCR"}),
-        ("appended", False, {"append"}),
-    ],
-)
-def test_whether_a_default_is_read(
-    function: Callable[[str], FunctionType], name: str, reads: bool, kinds: set[str]
-) -> None:
-    uses = uses_of(function(name))
-
-    assert (uses.reads, set(uses.write_kinds)) == (reads, kinds)
-
-
-def uses_of(function: FunctionType) -> NameUses:
-    default = Binding("the default", "seen", (), {})
-    return name_uses(ReachableState((default,), (), (function.__code__,)), default)
-
-
-def test_a_name_without_a_position_may_be_read(
-    function: Callable[[str], FunctionType], tmp_path: Path
-) -> None:
-    filled = function("filled")
-    (tmp_path / "functions.py").write_text("def filled(:\n")
-
-    uses = uses_of(filled)
-
-    merges = any("_FAST_" in opname for opname in opnames(filled))
-    assert (uses.reads, set(uses.write_kinds)) == ((True, set()) if merges else (False, {"STORE_SUBSCR"}))
-
-
-def opnames(function: FunctionType) -> list[str]:
-    return [instruction.opname for instruction in dis.get_instructions(function)]

@@ -414,14 +414,18 @@ def test_training_flag_and_back() -> None:
 
 
 def test_what_a_hook_of_all_layers_keeps() -> None:
-    kept: list[Any] = []
-    hook = nn.modules.module.register_module_forward_hook(lambda module, args, result: kept.append(result))
+    kept: dict[type, Any] = {}
+
+    def keep(module: nn.Module, args: Any, result: Any) -> None:
+        kept[type(module)] = result
+
+    hook = nn.modules.module.register_module_forward_hook(keep)
     try:
         result = aotlens.compile(nn.Linear(3, 3), options=EAGER)(plain(2, 3))
     finally:
         hook.remove()
-    assert len(kept) == 1
-    assert kept[0] is result
+    assert list(kept) == [nn.Linear]
+    assert kept[nn.Linear] is result
 
 
 STATE = SimpleNamespace(count=0)

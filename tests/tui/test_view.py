@@ -12,7 +12,7 @@ from aotlens.model.spans import file_key
 from aotlens.view.ledger import aliasing
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import call_count, gutter_size, signed_bytes
-from aotlens.view.tabs.ledger import guard_lines, output_details, side_effect_lines
+from aotlens.view.tabs.ledger import guard_lines, output_details
 from aotlens.view.tabs.overview.largest import alive_lines, memory_plot
 from aotlens.view.tabs.source.files import SourceStore, from_text
 from aotlens.view.tabs.source.marks import Mark, line_marks, mark_text
@@ -241,27 +241,17 @@ def test_what_is_left_outside_has_its_place_and_line() -> None:
     target = sample_report().targets[0]
     asked = Span(str(MODEL), 3, 4, 3, 8)
     reason = "each call binds it to the new value"
-    left = Left("self.last", "bound", (0,), False, reason, (Site(asked, "self.last"),))
-    gone = replace(left, place="state['old']", handling="removed", outputs=(), reason="each call deletes it")
+    left = Left("self.last", "bound", (0,), reason, (Site(asked, "self.last"),))
     first = replace(target.outputs[0], name="self.last", left=True)
-    target = replace(target, left=(left, gone), outputs=(first, *target.outputs[1:]))
+    target = replace(target, left=(left,), outputs=(first, *target.outputs[1:]))
     shown = [line.text for line in output_details(first, target)]
     assert shown[-2:] == [
         f"self.last  bound  {reason}",
         "set by self.last  line 3  ",
     ]
-    assert [line.text for line in side_effect_lines(target)] == [
-        "state['old']  removed  each call deletes it",
-        "set by self.last  line 3  ",
-    ]
     assert "side effect" in aliasing(target, first)
-    hover = expression_text(Spot(target, asked, outputs=[first], left=[left, gone]))
-    assert hover == (
-        "stored in `self.last`\n\n"
-        "Side effects:\n"
-        f"- `self.last` (bound): {reason}\n"
-        "- `state['old']` (removed): each call deletes it"
-    )
+    hover = expression_text(Spot(target, asked, outputs=[first], left=[left]))
+    assert hover == (f"stored in `self.last`\n\nSide effects:\n- `self.last` (bound): {reason}")
 
 
 def test_what_is_alive_at_the_peak_has_its_lifetime() -> None:

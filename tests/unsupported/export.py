@@ -199,11 +199,11 @@ def callable_as_text() -> None:
 
 
 @shows("export-of-side-effect")
-def module_text_with_a_list() -> None:
-    seen: list[Tensor] = []
+def module_text_with_an_item() -> None:
+    seen: dict[str, Tensor] = {}
 
     def remember(x: Tensor) -> Tensor:
-        seen.append(x * 2)
+        seen["last"] = x * 2
         return x * 3
 
     aotlens.export(remember, torch.ones(2), options=EAGER)

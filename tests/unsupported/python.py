@@ -86,11 +86,11 @@ def context_variable_that_is_set() -> None:
 
 @shows("new-layer-side-effect")
 def layer_made_by_the_function() -> None:
-    layers: list[nn.Linear] = []
+    layers: dict[str, nn.Linear] = {}
 
     @aotlens.compile(options=EAGER)
     def grow(x: Tensor) -> Tensor:
-        layers.append(nn.Linear(3, 3))
+        layers["head"] = nn.Linear(3, 3)
         return x * 2
 
     grow(torch.ones(3))
@@ -98,11 +98,11 @@ def layer_made_by_the_function() -> None:
 
 @shows("new-object-side-effect")
 def object_made_by_the_function() -> None:
-    records: list[Record] = []
+    records: dict[str, Record] = {}
 
     @aotlens.compile(options=EAGER)
     def log(x: Tensor) -> Tensor:
-        records.append(Record(x * 2))
+        records["last"] = Record(x * 2)
         return x * 3
 
     log(torch.ones(3))

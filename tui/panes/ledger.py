@@ -12,7 +12,6 @@ from aotlens.view.tabs.ledger import (
     input_listing,
     output_details,
     output_listing,
-    side_effect_lines,
 )
 from tui.keys import bind
 from tui.panes.base import Pane, Subject
@@ -67,4 +66,4 @@ class LedgerPane(Pane):
             if table.id == "inputs"
             else output_details(target.outputs[index], target)
         )
-        self.query_one(LineList).show((*lines, *side_effect_lines(target), *guard_lines(target)))
+        self.query_one(LineList).show((*lines, *guard_lines(target)))

@@ -4,7 +4,7 @@ Invariant: while the function runs, each binding of such a tensor holds a fake t
 writes and aliases are recorded as for an argument; afterwards each binding is restored.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,9 +12,15 @@ from typing import Any
 import torch
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes, grad_fn_of
+from aotlens.capture.free_variables.containers import (
+    OutputWithUpdates,
+    Rebinding,
+    read_of_rebound,
+    rebound_tensors,
+)
 from aotlens.capture.free_variables.members import MAX_ITEMS
 from aotlens.capture.free_variables.namespaces import namespace, value_at
-from aotlens.capture.free_variables.reachable import ReachableState
+from aotlens.capture.free_variables.state import ReachableState
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedTensor, OpenInput
@@ -34,7 +40,7 @@ def captured_tensors(reachable: ReachableState, arguments: Sequence[Any]) -> tup
     in_tuples: set[int] = set()
     names = _module_names(reachable)
     for binding in reachable.bindings:
-        if binding.outer_keys:  # found through its container
+        if binding.outer_keys or not binding.is_read:  # an item is found through its container
             continue
         for store, key, path, tensor in _tensors_at(binding.store, binding.name, binding.name, binding.value):
             if store is None:
@@ -106,19 +112,31 @@ def captured_tensor_slots(free_tensors: Sequence[CapturedTensor], first: int) ->
 
 
 def used_inputs(
-    recorder: Recorder, inputs: tuple[OpenInput, ...], free_tensors: Sequence[CapturedTensor], result: Any
+    recorder: Recorder,
+    inputs: tuple[OpenInput, ...],
+    free_tensors: Sequence[CapturedTensor],
+    output: OutputWithUpdates,
 ) -> tuple[OpenInput, ...]:
-    """Return the graph's inputs: all except free tensors that the function never reads."""
+    """Return the graph's inputs: all except free tensors that the function never reads.
+
+    Raises:
+        UnsupportedError: it reads a tensor and binds its name to another one.
+    """
+    rebound = rebound_tensors(output.rebindings)
+    _reject_other_reads(recorder, free_tensors, rebound)
     if not free_tensors:
         return inputs
     first = len(inputs) - len(free_tensors)
-    results = [leaf for leaf in pytree.tree_leaves(result) if _is_tracked(leaf)]
+    leaves = pytree.tree_leaves((output.result, [value for _, value in output.leaves]))
+    results = [leaf for leaf in leaves if _is_tracked(leaf)]
     used = {id(node) for node in _read_nodes(recorder)}
     used |= {id(recorder.tracked(leaf).storage) for leaf in results}
     used |= _leaves_with_gradient([*results, *_changed_inputs(inputs)], inputs[first:], used)
     read_otherwise = {id(tensor) for _, tensor in recorder.real_tensors.inputs}
     graph_inputs = list(inputs[:first])
     for free_tensor, captured_input in zip(free_tensors, inputs[first:], strict=True):
+        if id(free_tensor.tensor) in rebound and _is_read(recorder, captured_input, used):
+            raise read_of_rebound(rebound[id(free_tensor.tensor)])
         if (
             free_tensor.shares_no_memory
             and captured_input.node is not None
@@ -158,6 +176,22 @@ def _is_used(recorder: Recorder, captured_input: OpenInput, used: set[int]) -> b
     )
 
 
+def _is_read(recorder: Recorder, captured_input: OpenInput, used: set[int]) -> bool:
+    """Return True if the tensor itself is used, whatever else is on its storage."""
+    is_argument = captured_input.duplicate_of is not None
+    return is_argument or _is_used(recorder, captured_input, used - {id(captured_input.storage)})
+
+
+def _reject_other_reads(
+    recorder: Recorder, free_tensors: Sequence[CapturedTensor], rebound: Mapping[int, Rebinding]
+) -> None:
+    """Reject a read, other than by a captured name, of a tensor whose name the function binds to another."""
+    captured = {id(free_tensor.tensor) for free_tensor in free_tensors}
+    for _, tensor in recorder.real_tensors.pairs():
+        if id(tensor) in rebound and id(tensor) not in captured:
+            raise read_of_rebound(rebound[id(tensor)])
+
+
 def _read_nodes(recorder: Recorder) -> Iterator[Any]:
     for node in recorder.nodes:
         yield from nodes_in((node.args, node.kwargs))
@@ -186,4 +220,5 @@ def _leaves_with_gradient(
     ):
         return set()
     starts = [grad_fn_of(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)]
-    return {id(getattr(autograd_node, "variable", None)) for autograd_node in autograd_nodes(starts)}
+    leaves = (getattr(autograd_node, "variable", None) for autograd_node in autograd_nodes(starts))
+    return {id(leaf) for leaf in leaves if leaf is not None}

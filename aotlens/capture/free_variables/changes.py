@@ -3,7 +3,7 @@
 import functools
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from aotlens.capture.free_variables.guards import PLAIN, is_unchanged_binding, s
 from aotlens.capture.free_variables.hidden_state import remaining_items
 from aotlens.capture.free_variables.members import base_of, shallow_copy
 from aotlens.capture.free_variables.namespaces import MISSING, filled_cells, namespace
-from aotlens.capture.free_variables.reachable import Binding, CacheWrapper, Instance, ReachableState
+from aotlens.capture.free_variables.state import Binding, CacheWrapper, Instance, ReachableState
 from aotlens.capture.provenance.frames import is_installed_file
 from aotlens.ir.program import Node
 from aotlens.torch_api.fake.tensors import FakeTensor
@@ -77,13 +77,15 @@ def _is_checked(binding: Binding, now: Any) -> bool:
     return not binding.foreign or contains_fake(now)
 
 
-def contains_fake(value: Any) -> bool:
-    """Return True if a value contains a fake tensor or an autograd node of a recording."""
+def contains_fake(value: Any, known: Container[int] = ()) -> bool:
+    """Return True if a value contains a fake tensor or an autograd node, other than the known ones."""
     waiting, seen = [value], set[int]()
     while waiting:
         part = waiting.pop()
         if type(part) is FakeTensor or isinstance(part, torch.autograd.graph.Node):
-            return True
+            if id(part) not in known:
+                return True
+            continue
         if id(part) not in seen and not isinstance(part, (*PLAIN, type, torch.Tensor)):
             seen.add(id(part))
             waiting.extend(_parts(part))

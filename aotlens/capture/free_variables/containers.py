@@ -1,6 +1,9 @@
-"""Lists and dicts that the function changes, among its arguments or free variables, by path to each leaf."""
+"""Lists and dicts among the arguments: the paths to their leaves, and the items that the function binds anew.
 
-from collections.abc import Callable, Iterator
+Invariant: an item that is set is repeated at each call; any other change of a container is unsupported.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import FunctionType
@@ -8,7 +11,10 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.free_variables.name_uses import NameWrite
+from aotlens.capture.free_variables.guards import PLAIN
+from aotlens.capture.free_variables.members import base_of, shallow_copy
+from aotlens.capture.free_variables.namespaces import MISSING
+from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import OuterObject
 from aotlens.model.report import Span
 from aotlens.torch_api.operators import pytree
@@ -46,69 +52,64 @@ def _keys(context: Any, count: int) -> list[Any]:
 
 
 KEYS = (str, int, float, bool, type(None))
-REPEATABLE = (*KEYS, tuple)
-"""Types of which one object may occur several times in a list."""
 BOUND_KEYS = (Enum, torch.nn.Module, FunctionType, type, torch.dtype, torch.device)
 """Types of keys that the module text references by name instead of writing them out."""
+VALUES = (
+    torch.Tensor,
+    torch.SymInt,
+    torch.SymFloat,
+    torch.SymBool,
+    torch.dtype,
+    torch.device,
+    type(None),
+    *PLAIN,
+)
+"""Types of values that each call can bind."""
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """One item of a container after the call."""
-
-    key: Any
-    """Its key in a dict; None in a list."""
-    old_index: int | None
-    """Its position in the list before the call; None for a new item."""
-    spec: Any = None
-    """The pytree structure of a new item."""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerUpdate:
-    """What the wrapper does to one of the caller's containers."""
+class Rebinding:
+    """A name, or an item of a container, that each call binds to another value."""
 
     expression: str
-    """The container's expression, `args[0]['x']`; or a name for `store`."""
-    keyed: bool
-    """Whether items have keys: a dict, an object's attributes, a class, a closure variable."""
-    items: tuple[Item, ...]
-    """All items of a list; the new items of a keyed container."""
-    removed: tuple[Any, ...]
-    """Keys that a dict no longer has."""
-    store: Any = None
-    """The container itself, if it is not part of an argument."""
-    binds_names: bool = False
-    """Whether `store` is a namespace whose names are bound, instead of a container that is filled."""
-    appends: bool = False
-    """Whether new items are appended to whatever the list contains at each call; only if nobody reads it."""
-    cleared: bool = False
-    """Whether none of the old items remain."""
-    required_items: tuple[tuple[Any, Any], ...] | None = None
-    """Values by key that a call requires, since the function may have read them; `MISSING_ITEM` for none."""
-    carried: tuple[tuple[Any, torch.Tensor], ...] = ()
-    """Keys whose tensor one call leaves for the next, each with the tensor of the first call."""
-    description: str = ""
+    """The namespace or container as an expression of the wrapper: `args[0]['x']`; or a name for `store`."""
+    store: Any
+    """The namespace or container itself; None if it is part of an argument."""
+    key: Any
+    before: Any
+    """The value before the call; MISSING if there was none."""
+    is_item: bool
+    """Whether `store` is a container of the user's, instead of a namespace."""
+    description: str
     """For a message: `the attribute `last``."""
-    user_name: str = ""
-    """The user's name: `self.last`, `state['keys']`."""
-    writes: tuple[NameWrite, ...] = ()
-    """The user's expressions that write to it."""
-    span: Span | None = None
-    """The first of these, or the function."""
+    user_name: str
+    """`self.last`, `state['keys']`."""
+    span: Span | None
+    """The user's expression that binds it, or the function."""
 
 
-MISSING_ITEM = object()
+def rebound_tensors(rebindings: tuple[Rebinding, ...]) -> Mapping[int, Rebinding]:
+    """Return the rebindings of free variables that were tensors, by the identity of the former tensor."""
+    return {
+        id(rebinding.before): rebinding
+        for rebinding in rebindings
+        if rebinding.store is not None and isinstance(rebinding.before, torch.Tensor)
+    }
+
+
+def read_of_rebound(rebinding: Rebinding) -> UnsupportedError:
+    """Return the error for a function that reads a tensor and binds its name to another one."""
+    return unsupported("rebound-tensor-is-read", rebinding.span, name=rebinding.user_name)
 
 
 @dataclass(frozen=True, slots=True)
 class OutputWithUpdates:
-    """A function's output and the containers that it changed."""
+    """A function's output and what it binds outside."""
 
     result: Any
-    container_updates: tuple[ContainerUpdate, ...]
+    rebindings: tuple[Rebinding, ...]
     leaves: tuple[tuple[str, Any], ...]
-    """The flat new values of the containers, each with a name; then the rebound buffers."""
+    """The value of each rebinding, with a name; then the rebound buffers."""
     rebound: tuple[str, ...] = ()
     """Buffers that the module bound to another tensor."""
     existing_containers: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()
@@ -124,7 +125,7 @@ class ContainerSnapshot:
     """A shallow copy."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "before", self.container.copy())
+        object.__setattr__(self, "before", shallow_copy(self.container))
 
     @property
     def expression(self) -> str:
@@ -156,87 +157,6 @@ def _nested_snapshots(path: Path, value: Any) -> Iterator[ContainerSnapshot]:
             yield from _snapshots((*path, pytree.SequenceKey(index)), item)
 
 
-class NewLeaves:
-    """The flat new values of bindings and containers; a known container becomes a reference."""
-
-    def __init__(self, known: dict[int, OuterObject], span: Span | None) -> None:
-        self.leaves: list[tuple[str, Any]] = []
-        """Each value with a name."""
-        self.existing_containers: list[tuple[tuple[int, ...], OuterObject]] = []
-        """Known containers in the output, each with the positions that lead to it."""
-        self._marked_ids = {key for key, outer_object in known.items() if outer_object.object is not None}
-        self._known = known
-        """Containers by identity."""
-        self._alive: list[Any] = []
-        self._span = span
-
-    def add(self, name: str, value: Any, location: OuterObject) -> Any:
-        """Add a value's leaves and return its pytree structure; the wrapper stores it at `location`."""
-        paths, spec = flatten_with_path(self._marked(value, location))
-        self.leaves.extend((name + pytree.keystr(path), leaf) for path, leaf in paths)
-        return spec
-
-    def count(self) -> int:
-        """Return the number of leaves."""
-        return len(self.leaves)
-
-    def truncate(self, count: int) -> None:
-        """Remove all leaves after the first `count`."""
-        del self.leaves[count:]
-
-    def result(self, value: Any) -> Any:
-        """Return the output with references in place of containers that the function does not receive."""
-        if not self._known:
-            return value
-        self._note_existing(value, ())
-        return (
-            self._marked(value, None)
-            if any(outer_object.object is not None for outer_object in self._known.values())
-            else value
-        )
-
-    def _note_existing(self, value: Any, path: tuple[int, ...]) -> None:
-        known = self._known.get(id(value))
-        if known is not None:
-            self.existing_containers.append((path, known))
-        elif type(value) in (tuple, list, dict):
-            for index, item in enumerate(value.values() if type(value) is dict else value):
-                self._note_existing(item, (*path, index))
-
-    def _marked(self, value: Any, location: OuterObject | None) -> Any:
-        kind = type(value)
-        if kind is tuple:
-            return tuple(
-                self._marked(item, location and _item_of(location, key)) for key, item in enumerate(value)
-            )
-        if kind not in (list, dict):
-            return self._known.get(id(value), value) if id(value) in self._marked_ids else value
-        known = self._known.get(id(value))
-        if known is not None and (location is not None or id(value) in self._marked_ids):
-            return known
-        if location is not None:
-            self._known[id(value)] = location
-            self._alive.append(value)  # keeps the identity unique
-        if kind is dict:
-            return {
-                key: self._marked(item, location and _item_of(location, key)) for key, item in value.items()
-            }
-        return [self._marked(item, location and _item_of(location, key)) for key, item in enumerate(value)]
-
-    def checked_key(self, key: Any, container_name: str) -> Any:
-        """Return a key that the module text can express.
-
-        Raises:
-            UnsupportedError: the key is a tensor, or an object of this call only.
-        """
-        inner = key if type(key) is tuple else (key,)
-        for part in inner:
-            if not isinstance(part, (*KEYS, *BOUND_KEYS)):
-                kind = type(part).__name__
-                raise unsupported("container-key", self._span, type=kind, container=container_name)
-        return key
-
-
 def output_with_updates(
     result: Any,
     snapshots: tuple[ContainerSnapshot, ...],
@@ -244,88 +164,88 @@ def output_with_updates(
     named: Callable[[Path], str],
     span: Span | None,
 ) -> Any:
-    """Return the output with the changed containers and buffers; the plain output if nothing changed.
+    """Return the output with the items and buffers that the function bound, if there are any.
 
     `named` returns the user's name for a path in the arguments.
+
+    Raises:
+        UnsupportedError: a container lost items, or a list grew.
     """
-    if not snapshots and not rebound:
+    known = {id(snapshot.container): OuterObject(snapshot.expression) for snapshot in snapshots}
+    existing = tuple(existing_containers(result, known))
+    pairs = [pair for snapshot in snapshots for pair in _new_items(snapshot, named(snapshot.path), span)]
+    if not pairs and not rebound and not existing:
         return result
-    leaves = NewLeaves(
-        {id(snapshot.container): OuterObject(snapshot.expression) for snapshot in snapshots}, span
-    )
-    refills = tuple(
-        _update_of(snapshot, leaves, named(snapshot.path), span)
-        for snapshot in snapshots
-        if not _is_unchanged(snapshot)
-    )
-    result = leaves.result(result)
-    if not refills and not rebound and not leaves.existing_containers:
-        return result
-    flat = (*leaves.leaves, *rebound)
-    return OutputWithUpdates(
-        result, refills, flat, tuple(fqn for fqn, _ in rebound), tuple(leaves.existing_containers)
-    )
+    leaves = (*((rebinding.user_name, value) for rebinding, value in pairs), *rebound)
+    rebindings = tuple(rebinding for rebinding, _ in pairs)
+    return OutputWithUpdates(result, rebindings, leaves, tuple(fqn for fqn, _ in rebound), existing)
 
 
-def _is_unchanged(snapshot: ContainerSnapshot) -> bool:
-    now, before = snapshot.container, snapshot.before
-    if isinstance(now, dict):
-        return now.keys() == before.keys() and all(now[key] is before[key] for key in now)
-    return len(now) == len(before) and all(new is old for new, old in zip(now, before, strict=True))
+def _new_items(snapshot: ContainerSnapshot, name: str, span: Span | None) -> Iterator[tuple[Rebinding, Any]]:
+    """Yield the items that the function set, with their values."""
+    container = snapshot.container
+    description = f"the {type(container).__name__} `{name}`"
+    for key, before, value in changed_items(container, snapshot.before, description, span):
+        item = f"{name}[{key!r}]"
+        yield Rebinding(snapshot.expression, None, key, before, True, description, item, span), value
 
 
-def _update_of(
-    snapshot: ContainerSnapshot, leaves: NewLeaves, user_name: str, span: Span | None
-) -> ContainerUpdate:
-    location = OuterObject(snapshot.expression)
-    if isinstance(snapshot.container, dict):
-        items, removed = new_items(user_name, snapshot.container, snapshot.before, leaves, location)
-        return ContainerUpdate(snapshot.expression, True, items, removed, user_name=user_name, span=span)
-    items = list_items(user_name, snapshot.container, snapshot.before, leaves, location)
-    return ContainerUpdate(snapshot.expression, False, items, (), user_name=user_name, span=span)
+def changed_items(
+    container: Any, before: Any, description: str, span: Span | None
+) -> list[tuple[Any, Any, Any]]:
+    """Return the key, the former and the new value of each item that was set.
 
-
-def new_items(
-    user_name: str, now: Any, before: Any, leaves: NewLeaves, location: OuterObject
-) -> tuple[tuple[Item, ...], tuple[Any, ...]]:
-    """Return the new items of a dict, and the keys that it lost."""
-    items = [
-        Item(
-            leaves.checked_key(key, user_name),
-            None,
-            leaves.add(f"{user_name}[{key!r}]", value, _item_of(location, key)),
-        )
+    Raises:
+        UnsupportedError: items were removed, inserted or reordered, or no module text can set one of them.
+    """
+    base = base_of(container)
+    if base is dict:
+        then, now = before, shallow_copy(container)
+        is_kept = list(now)[: len(then)] == list(then)
+    else:
+        is_kept = base is list and base.__len__(container) == len(before)
+        then, now = (dict(enumerate(items)) for items in (before, base.__iter__(container)))
+    if not is_kept:
+        raise unsupported("side-effect", span, binding=description)
+    changes = [
+        (key, then.get(key, MISSING), value)
         for key, value in now.items()
-        if key not in before or before[key] is not value
+        if then.get(key, MISSING) is not value
     ]
-    return tuple(items), tuple(key for key in before if key not in now)
+    for key, _, value in changes:
+        check_key(key, description, span)
+        check_value(value, description, span)
+    return changes
 
 
-def list_items(
-    user_name: str, now: Any, before: Any, leaves: NewLeaves, location: OuterObject
-) -> tuple[Item, ...]:
-    """Return all items of a list: old ones by position, and new ones.
+def check_key(key: Any, description: str, span: Span | None) -> None:
+    """Check that the module text can express a key.
 
-    A number or string may occur several times as one object; occurrences without an old position are new.
+    Raises:
+        UnsupportedError: the key is a tensor, or an object of this call only.
     """
-    items: list[Item] = []
-    used: set[int] = set()
-    by_object: dict[int, list[int]] = {}
-    for known, item in enumerate(before):
-        by_object.setdefault(id(item), []).append(known)
-    for index, value in enumerate(now):
-        positions = by_object.get(id(value), [])
-        repeated_position = None if isinstance(value, REPEATABLE) or not positions else positions[0]
-        old = next((known for known in positions if known not in used), repeated_position)
-        if old is not None:
-            used.add(old)
-            items.append(Item(None, old))
-        else:
-            items.append(
-                Item(None, None, leaves.add(f"{user_name}[{index}]", value, _item_of(location, index)))
-            )
-    return tuple(items)
+    for part in key if type(key) is tuple else (key,):
+        if not isinstance(part, (*KEYS, *BOUND_KEYS)):
+            raise unsupported("container-key", span, type=type(part).__name__, container=description)
 
 
-def _item_of(location: OuterObject, key: Any) -> OuterObject:
-    return OuterObject(location.name, location.object, f"{location.path}[{key!r}]")
+def check_value(value: Any, description: str, span: Span | None) -> None:
+    """Check that a call can make a value that the function stores.
+
+    Raises:
+        UnsupportedError: it is a new container or object.
+    """
+    if not isinstance(value, VALUES):
+        name = "new-layer-side-effect" if isinstance(value, torch.nn.Module) else "new-object-side-effect"
+        raise unsupported(name, span, type=type(value).__name__, binding=description)
+
+
+def existing_containers(
+    value: Any, known: dict[int, OuterObject], path: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[int, ...], OuterObject]]:
+    """Yield the known containers in an output, each with the positions that lead to it."""
+    if id(value) in known:
+        yield path, known[id(value)]
+    elif known and type(value) in (tuple, list, dict):
+        for index, item in enumerate(value.values() if type(value) is dict else value):
+            yield from existing_containers(item, known, (*path, index))

@@ -12,20 +12,37 @@ import torch
 
 from aotlens.capture.free_variables.members import base_of
 from aotlens.capture.free_variables.namespaces import read_expression
-from aotlens.capture.free_variables.reachable import CONTAINERS, Binding, Instance, ReachableState
+from aotlens.capture.free_variables.state import CONTAINERS, Binding, Instance, ReachableState
 from aotlens.capture.inputs.constant_arguments import is_same_number
 
-ANY_VALUE = object()
-"""Marks an item whose value is not guarded."""
 BUILTIN_TYPES = (*CONTAINERS, OrderedDict, defaultdict)
 """Containers whose truth value means that they have items; a user's class may define it otherwise."""
 PLAIN = (bool, int, float, complex, str, bytes)
 """Types whose equal values are interchangeable for a compiled function."""
 
 
+class TensorKind:
+    """What a call may know of a tensor that it replaces without reading it; stands for it in a guard."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._facts = _facts(tensor)
+
+    def fits(self, value: Any) -> bool:
+        """Return True for a tensor of the same kind."""
+        return isinstance(value, torch.Tensor) and _facts(value) == self._facts
+
+
+def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
+    strides = tensor.stride() if tensor.layout is torch.strided else ()
+    flags = tensor.requires_grad, tensor.is_leaf
+    return type(tensor), tensor.shape, strides, tensor.dtype, tensor.device, tensor.layout, flags
+
+
 def is_unchanged_binding(binding: Binding) -> bool:
     """Return True if a name is bound to the same value, and a container has the same items."""
     now = binding.now()
+    if isinstance(binding.value, TensorKind):
+        return binding.value.fits(now)
     if isinstance(now, torch.Tensor):
         return now is binding.value and now.requires_grad is binding.requires_grad
     if binding.content is None:
@@ -46,7 +63,7 @@ def same_items(now: Any, then: Any) -> bool:
 
 
 def _same(now: Any, then: Any) -> bool:
-    return now is then or then is ANY_VALUE or _equal(now, then)
+    return now is then or _equal(now, then) or (isinstance(then, TensorKind) and then.fits(now))
 
 
 def _equal(now: Any, then: Any) -> bool:
@@ -65,9 +82,12 @@ def free_variable_check(before: ReachableState) -> Callable[[], bool]:
     """
     names: dict[str, Any] = {}
     conditions = []
-    for index, binding in enumerate(before.bindings):
+    bindings = [binding for binding in before.bindings if binding.is_read]
+    for index, binding in enumerate(bindings):
         names[f"s{index}"], names[f"v{index}"] = binding.store, binding.value
-        conditions.append(f"{read_expression(f's{index}', binding.store, repr(binding.name))} is v{index}")
+        read = read_expression(f"s{index}", binding.store, repr(binding.name))
+        is_kind = isinstance(binding.value, TensorKind)
+        conditions.append(f"v{index}.fits({read})" if is_kind else f"{read} is v{index}")
         if isinstance(binding.value, torch.Tensor):
             conditions.append(f"v{index}.requires_grad is {binding.requires_grad}")
         if binding.content is not None:
@@ -78,9 +98,8 @@ def free_variable_check(before: ReachableState) -> Callable[[], bool]:
     for index, instance in enumerate(before.instances):
         if not instance.is_read:
             continue
-        names[f"i{index}"], names[f"l{index}"] = instance.store, instance.bound_names
-        subtracted = f" - sum(name in i{index} for name in l{index})" if instance.bound_names else ""
-        conditions.append(f"len(i{index}){subtracted} == {len(instance.before)}")
+        names[f"i{index}"] = instance.store
+        conditions.append(f"len(i{index}) == {len(instance.before)}")
     if not conditions:
         return lambda: True
     source = f"lambda: {' and '.join(conditions)}"
@@ -92,13 +111,10 @@ def free_variable_check(before: ReachableState) -> Callable[[], bool]:
                 return True
         except (LookupError, ValueError):  # the name is no longer bound
             return False
-        return all(map(_has_same_names, before.instances)) and all(map(is_unchanged_binding, before.bindings))
+        return all(map(_has_same_names, before.instances)) and all(map(is_unchanged_binding, bindings))
 
     return fits
 
 
 def _has_same_names(instance: Instance) -> bool:
-    if not instance.is_read:
-        return True
-    left = sum(name in instance.store for name in instance.bound_names)
-    return len(instance.store) - left == len(instance.before)
+    return not instance.is_read or len(instance.store) == len(instance.before)

@@ -20,6 +20,8 @@ MAX_ITEMS = 64
 
 
 STORE_ATTR = opmap["STORE_ATTR"]
+STORES = frozenset(opmap[name] for name in ("STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF"))
+"""Instructions that bind an attribute, a global or a closure variable."""
 
 
 BINDERS = frozenset({"setattr", "register_buffer", "register_parameter", "_buffers", "_parameters"})
@@ -51,6 +53,14 @@ def binds_attributes(code: CodeType) -> bool:
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
     named = not BINDERS.isdisjoint(code.co_names)
     return named or STORE_ATTR in code.co_code[::2] or any(map(binds_attributes, inner))
+
+
+def inner_codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a function's code, and that of the functions in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from inner_codes(constant)
 
 
 def has_attributes(value: Any) -> bool:

@@ -38,35 +38,11 @@ def read_expression(box: str, store: Any, key: str) -> str:
     return f"{box}.cell_contents" if isinstance(store, CellType) else f"{_names_in(box, store)}[{key}]"
 
 
-def read_if_bound_expression(box: str, store: Any, key: str) -> str:
-    """Return the expression that reads a name, or None for an unbound attribute or global."""
-    if isinstance(store, (CellType, list)):
-        return read_expression(box, store, key)
-    return f"{_names_in(box, store)}.get({key})"
-
-
-def bound_condition(box: str, store: Any, key: str) -> str:
-    """Return the condition that a name is bound; an unbound closure variable is never listed."""
-    return f"{key} in {_names_in(box, store)}"
-
-
 def bind_statement(box: str, store: Any, key: str, value: str) -> str:
     """Return the statement that binds a name."""
     if isinstance(store, CellType):
         return f"{box}.cell_contents = {value}"
     return f"setattr({box}, {key}, {value})" if isinstance(store, type) else f"{box}[{key}] = {value}"
-
-
-def unbind_statement(box: str, store: Any, key: str) -> str:
-    """Return the statement that unbinds a name if it is bound."""
-    if isinstance(store, CellType):
-        return f"del {box}.cell_contents"
-    return f"delattr({box}, {key})" if isinstance(store, type) else f"{box}.pop({key}, None)"
-
-
-def path_to(store: Any, key: Any) -> str:
-    """Return the suffix that reads a name from the expression for its store."""
-    return read_expression("", store, repr(key))
 
 
 def _names_in(box: str, store: Any) -> str:

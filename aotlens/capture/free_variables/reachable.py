@@ -5,10 +5,8 @@ the classes it uses); installed packages are skipped, except for the attributes 
 """
 
 import argparse
-import functools
-from collections import deque
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
@@ -35,93 +33,17 @@ from aotlens.capture.free_variables.namespaces import (
     has_slots,
     names_bound_by_hooks,
     namespace,
-    value_at,
 )
+from aotlens.capture.free_variables.state import CONTAINERS, Binding, CacheWrapper, Instance, ReachableState
+from aotlens.capture.free_variables.user_names import unread_names
 from aotlens.capture.provenance.frames import is_first_party_file
-
-CacheWrapper = functools._lru_cache_wrapper
-"""The type of every function under `functools.lru_cache` or `functools.cache`."""
-CONTAINERS = (list, dict, set, deque)
-
 
 NAMESPACES = (SimpleNamespace, argparse.Namespace)
 """Standard library classes that hold the user's own attributes."""
+NAMED = frozenset({"the global", "the closure variable", "the attribute", "the class attribute"})
+"""Kinds of binding that only code which mentions the name can read."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """What calling a layer reads besides its own code."""
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """A name that the function can read, and its value."""
-
-    kind_text: str
-    """For a message: `the global`, `the attribute`, `the closure variable`."""
-    name: Any
-    """The name; for an item its key in a dict, or its position in a list."""
-    store: Any
-    """The dictionary, list, class or cell that binds the name."""
-    value: Any
-    content: Any = None
-    """A shallow copy of a container; None for every other value."""
-    foreign: bool = False
-    """Whether it is an attribute of torch's or a package's object, which manages its own state."""
-
-    requires_grad: bool = False
-    """Whether the value is a tensor that requires grad."""
-
-    outer_keys: tuple[Any, ...] = ()
-    """For an item: the name and the keys that lead to its container."""
-
-    def now(self) -> Any:
-        """Return the current value of the name; MISSING if it is not bound."""
-        return value_at(self.store, self.name)
-
-    @property
-    def keys(self) -> tuple[Any, ...]:
-        """The name in the user's code, and the keys from there."""
-        return (*self.outer_keys, self.name)
-
-    @property
-    def path(self) -> str:
-        """`last`; for an item `feats['first']`."""
-        first, *rest = self.keys
-        return first + "".join(f"[{key!r}]" for key in rest)
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """The attributes of a user's object, or the submodules of a layer."""
-
-    store: MutableMapping[str, Any]
-    before: dict[str, Any]
-    """A shallow copy."""
-    kind: type
-    """The object's class."""
-    bound_names: frozenset[str] = frozenset()
-    """Names that the function binds at each call."""
-    is_read: bool = True
-    """Whether a later call requires the same names."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReachableState:
-    """Everything that one function can read."""
-
-    bindings: tuple[Binding, ...]
-    instances: tuple[Instance, ...]
-    codes: tuple[CodeType, ...] = ()
-    """The user's reachable code objects, without nested functions."""
-    caches: "tuple[CacheWrapper[Any], ...]" = ()
-    hidden_states: tuple[HiddenState, ...] = ()
-
-    def name_of(self, value: Any) -> str:
-        """Return the user's name for an object, or the name of its class."""
-        return next(
-            (binding.path for binding in self.bindings if binding.value is value), type(value).__name__
-        )
-
-
-NOTHING_REACHABLE = ReachableState((), ())
 
 
 def reachable_state(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> ReachableState:
@@ -135,7 +57,7 @@ def reachable_state(function: Callable[..., Any], arguments: Sequence[Any] = ())
         walk.enqueue(argument, names)
     walk.run()
     return ReachableState(
-        tuple(walk.bindings.values()),
+        walk.bindings_by_use(),
         tuple(walk.instances),
         tuple(walk.codes),
         tuple(walk.caches),
@@ -160,6 +82,7 @@ class _Walk:
         self._waiting: list[tuple[Any, frozenset[str]]] = []
         self._seen: set[int] = set()
         self._class_names: dict[type, frozenset[str]] = {}
+        self._hook_names: frozenset[str] = frozenset()
         self._classes: dict[int, set[str]] = {}
         """The names for which each user class was visited; another function may use other names."""
 
@@ -185,6 +108,28 @@ class _Walk:
             self._attributes_of_functions()
         if any(map(binds_attributes, self.codes)):
             self._layers_of_torch()
+
+    def bindings_by_use(self) -> tuple[Binding, ...]:
+        """Return the bindings, those that the code only binds without their value's being read."""
+        bindings = tuple(self.bindings.values())
+        own = frozenset(binding.name for binding in bindings if _has_own_name(binding))
+        unread = unread_names(self.codes, own - self._names_in_packages())
+        return tuple(
+            replace(binding, is_read=False) if binding.name in unread and _has_own_name(binding) else binding
+            for binding in bindings
+        )
+
+    def _names_in_packages(self) -> frozenset[str]:
+        """Return the names in packages' hooks, and in packages' base classes of the user's classes."""
+        kinds = {base for instance in self.instances for base in instance.kind.__mro__}
+        members = (
+            function_of(member)
+            for kind in kinds - {object, torch.nn.Module}
+            if not is_user_class(kind)
+            for member in vars(kind).values()
+        )
+        codes = (names_of(getattr(member, "__code__", None)) for member in members)
+        return frozenset({"training"}).union(self._hook_names, *codes)
 
     def _visit(self, value: Any, names: frozenset[str]) -> None:
         if isinstance(value, torch.nn.Module):
@@ -323,7 +268,10 @@ class _Walk:
         """Add what hooks read and store, including on the layer itself."""
         for hook in hooks:
             self.enqueue(hook, frozenset())
-            names = names_of(getattr(hook, "__code__", None))
+            code = getattr(hook, "__code__", None)
+            names = names_of(code)
+            if code is not None and not is_first_party_file(code.co_filename):
+                self._hook_names |= names
             self._names_in("the attribute", store, names - SEPARATE_ATTRIBUTES)
 
     def _class(self, kind: type, names: frozenset[str]) -> None:
@@ -373,6 +321,11 @@ class _Walk:
                         names |= names_of(getattr(function_of(member), "__code__", None))
             known = self._class_names[kind] = frozenset(names)
         return known
+
+
+def _has_own_name(binding: Binding) -> bool:
+    """Return True if only the user's code, or a base class of it, reads the binding, and by name."""
+    return binding.kind_text in NAMED and not binding.foreign
 
 
 SEPARATE_ATTRIBUTES = frozenset({"_parameters", "_buffers", "_modules", *HOOKS})

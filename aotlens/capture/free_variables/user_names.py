@@ -1,101 +1,94 @@
-"""The user's names for free variables: `self.last`, `history[0]`, `state.parts`.
+"""How the user's code mentions a free variable: its name, where the code changes it, whether it reads it.
 
-Invariant: names distinguish objects of one class; each layer is named by its path in the compiled module.
+Invariant: a name is unread only if no code mentions it except to bind it; code that looks names up
+dynamically (`getattr(self, name)`, `vars(self)`) may read every attribute and global.
 """
 
+import dis
 import re
-from collections.abc import Callable, Iterator, Sequence
-from types import MethodType
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import CodeType, MethodType
 from typing import Any
 
 import torch
 
-from aotlens.capture.free_variables.name_uses import NameWrite
-from aotlens.capture.free_variables.reachable import Binding, ReachableState
+from aotlens.capture.free_variables.members import STORES, inner_codes
+from aotlens.ir.bytecode import instructions_of, span_of_instruction
+from aotlens.model.report import Span
 from aotlens.model.spans import text_of
 
-OBJECT_KINDS = frozenset({"the attribute", "the class attribute", "the submodule", "the tensor"})
-"""Kinds of binding that belong to an object or a class."""
-MAX_DEPTH = 4
-"""The maximum number of nested objects in a name."""
+LOOKUPS = frozenset(
+    {"getattr", "hasattr", "vars", "__dict__", "globals", "eval", "exec", "attrgetter", "__getattribute__"}
+)
+"""Names by which code may read names that it does not mention."""
+ITEM_STORES = frozenset({"STORE_SUBSCR", "STORE_SLICE", "DELETE_SUBSCR"})
 
 
-def user_name_of(
-    reachable: ReachableState, function: Callable[..., Any], binding: Binding, writes: Sequence[NameWrite]
-) -> str:
-    """Return the user's name for a binding that the function writes to."""
-    first, *keys = binding.keys
-    outer = binding
-    if binding.outer_keys:
-        outer = next(
-            (
-                candidate
-                for candidate in reachable.bindings
-                if candidate.name == first and _contains_item(candidate, binding)
-            ),
-            binding,
-        )
-    owner = ""
-    if outer.kind_text in OBJECT_KINDS:
-        owner = _layer_path(function, outer.store) or _written_owner(str(first), writes)
-        owner = (
-            owner or _owner_name(reachable, outer.store, MAX_DEPTH) or getattr(outer.store, "__name__", "")
-        )
-    name = f"{owner}.{first}" if owner else str(first)
-    return name + "".join(f"[{key!r}]" for key in keys)
+def unread_names(codes: Sequence[CodeType], names: frozenset[Any]) -> frozenset[Any]:
+    """Return those of the names that the code binds and never reads."""
+    every = [inner for code in codes for inner in inner_codes(code)]
+    if any(not LOOKUPS.isdisjoint(code.co_names) for code in every):
+        return frozenset()
+    binding = (code for code in every if not STORES.isdisjoint(code.co_code[::2]))
+    bound = names.intersection(
+        instruction.argval
+        for code in binding
+        if not names.isdisjoint(_mentioned(code))
+        for instruction in instructions_of(code)
+        if instruction.opcode in STORES
+    )
+    return bound.difference(
+        instruction.argval
+        for code in every
+        if not bound.isdisjoint(_mentioned(code))
+        for instruction in instructions_of(code)
+        if instruction.opname.startswith("LOAD")
+    )
 
 
-def _contains_item(outer: Binding, inner: Binding) -> bool:
-    """Return True if an item lies inside the outer binding's value."""
-    value = outer.value
-    for key in inner.outer_keys[1:]:
-        try:
-            value = value[key]
-        except (LookupError, TypeError):
-            return False
-    return not outer.outer_keys and value is inner.store
+def _mentioned(code: CodeType) -> Iterator[Any]:
+    texts = (const for const in code.co_consts if isinstance(const, str))
+    for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, texts):
+        yield from names
 
 
-def _layer_path(function: Any, store: Any) -> str:
-    """Return `self.encoder` for the attributes of a layer of the compiled module."""
-    root = function.__self__ if isinstance(function, MethodType) else function
-    return _path_to("self", root, store)
-
-
-def _path_to(name: str, value: Any, store: Any) -> str:
-    """Return the path from the name to the object with these attributes; empty if there is none."""
-    if isinstance(value, torch.nn.Module):
-        for path, layer in value.named_modules():
-            owned = vars(layer)
-            if any(
-                candidate is store for candidate in (owned, layer._modules, layer._parameters, layer._buffers)
-            ):
-                return ".".join(filter(None, (name, path)))
-    return name if getattr(value, "__dict__", None) is store else ""
-
-
-def _written_owner(name: str, writes: Sequence[NameWrite]) -> str:
-    """Return the expression before the name at the user's write: `type(self)`."""
-    for span in (write.span for write in writes if write.span is not None):
-        before, dot, _ = text_of(span).partition(f".{name}")
-        if dot and re.fullmatch(r"[\w.()]+", before):
-            return before
-    return ""
-
-
-def _owner_name(reachable: ReachableState, store: Any, deepest: int) -> str:
-    """Return the name of the object with these attributes."""
-    return next(_owner_names(reachable, store, deepest), "")
-
-
-def _owner_names(reachable: ReachableState, store: Any, deepest: int) -> Iterator[str]:
-    for binding in reachable.bindings:
-        path = _path_to(str(binding.path), binding.value, store)
-        if not path:
+def write_span(codes: Iterable[CodeType], first: str, key: Any = None) -> Span | None:
+    """Return the user's expression that binds a name, or an item of its value; None if none is known."""
+    by_rank: list[list[Span]] = [[], [], []]
+    after_init = (code for code in codes if code.co_name != "__init__")
+    for code in (inner for outer in after_init for inner in inner_codes(outer)):
+        if first not in _mentioned(code):
             continue
-        owner = (
-            _owner_name(reachable, binding.store, deepest - 1)
-            if binding.kind_text in OBJECT_KINDS and deepest
-            else ""
-        )
-        yield f"{owner}.{path}" if owner else path
+        for instruction in instructions_of(code):
+            span = span_of_instruction(code, instruction)
+            if span is not None and (rank := _rank(instruction, first, key, text_of(span))) is not None:
+                by_rank[rank].append(span)
+    return next((span for spans in by_rank for span in spans), None)
+
+
+def _rank(instruction: dis.Instruction, name: str, key: Any, text: str) -> int | None:
+    """Return 0 for a binding of the name or the item, 1 for one of another item, 2 for any other use."""
+    if instruction.opcode in STORES and instruction.argval == name:
+        return 0
+    if instruction.opname in ITEM_STORES and re.search(rf"\b{re.escape(name)}\b", text):
+        return 0 if key is not None and f"[{key!r}]" in text.replace('"', "'") else 1
+    return 2 if instruction.opname.startswith("LOAD") and instruction.argval == name else None
+
+
+def user_name(function: Callable[..., Any], store: Any, name: str, span: Span | None) -> str:
+    """Return the user's name for what the span binds: `self.last`."""
+    root = function.__self__ if isinstance(function, MethodType) else function
+    owner = _layer_path(root, store)
+    if not owner and span is not None:
+        before, dot, _ = text_of(span).partition(f".{name}")
+        owner = before if dot and re.fullmatch(r"[\w.()]+", before) else ""
+    return f"{owner}.{name}" if owner else name
+
+
+def _layer_path(root: Any, store: Any) -> str:
+    """Return `self.encoder` for the attributes of a layer of the compiled module; empty for other stores."""
+    for path, layer in root.named_modules() if isinstance(root, torch.nn.Module) else ():
+        owned = vars(layer)
+        if any(names is store for names in (owned, layer._modules, layer._parameters, layer._buffers)):
+            return ".".join(filter(None, ("self", path)))
+    return ""

@@ -24,7 +24,6 @@ from aotlens.view.tabs.ledger import (
     input_listing,
     output_details,
     output_listing,
-    side_effect_lines,
 )
 from aotlens.view.tabs.memory import (
     alive_details,
@@ -116,7 +115,7 @@ class _Tabs:
         yield self.encoder.table(
             output_listing(target), [self._details(output_details(row, target)) for row in target.outputs]
         )
-        further = (*side_effect_lines(target), *guard_lines(target))
+        further = tuple(guard_lines(target))
         if further:
             yield self._lines(further)
 

@@ -130,10 +130,7 @@ def _version(captured_input: CapturedInput, names: Names) -> str:
 
 def _is_kept_alive(captured_input: CapturedInput) -> bool:
     """Return True if a reference keeps nothing alive that would otherwise be freed."""
-    stays = (
-        isinstance(captured_input.slot, (Parameter, Buffer, FreeTensor))
-        and captured_input.carried_binding is None
-    )
+    stays = isinstance(captured_input.slot, (Parameter, Buffer, FreeTensor))
     return stays or not captured_input.is_tensor
 
 

@@ -19,7 +19,6 @@ from aotlens.ir.program import Node
 from aotlens.ir.slots import (
     IntermediateBase,
     MutatedInput,
-    OuterObject,
     UserOutput,
     outer_slot,
 )
@@ -55,11 +54,9 @@ def run_module(compiled: Compiled, values: list[Any], tangents: Mapping[str, Any
             *_side_effect_leaves(compiled, args, kwargs),
             *rebound.values(),
         ]
-    outputs = zip(captured.output_names, captured.outputs, leaves, strict=False)
     named_values: dict[str, Any] = {}
-    for name, known, value in outputs:
-        if not isinstance(known, OuterObject):
-            named_values |= copies_by_name(name, value)
+    for name, value in zip(captured.output_names, leaves, strict=False):
+        named_values |= copies_by_name(name, value)
     for info in written_inputs(compiled):
         now = flat if info.is_resized else before
         named_values |= copies_by_name(captured.inputs[info.index].slot.name, now[info.index], AFTER)
@@ -74,20 +71,14 @@ def _result_leaves(captured: Captured, result: Any) -> list[Any]:
 
 
 def _side_effect_leaves(compiled: Compiled, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """Return the tensors that the call stored in containers, attributes and closures, flattened."""
+    """Return the tensors that the call stored in containers, attributes and closures."""
     structure, leaves = compiled.captured.structure, list[Any]()
-    owned = (
-        len(compiled.captured.flat_inputs) - structure.arguments.num_leaves
-        if structure.container_updates
-        else 0
-    )
+    owned = len(compiled.captured.flat_inputs) - structure.arguments.num_leaves if structure.rebindings else 0
     namespaces = {"args": args[owned:], "kwargs": kwargs}
-    for refill in structure.container_updates:
-        box = refill.store if refill.store is not None else eval(refill.expression, namespaces)  # noqa: S307 (our own text)
-        content = namespace(box) if refill.keyed else list(box)
-        for index, item in enumerate(refill.items):
-            if item.old_index is None:
-                leaves += item.spec.flatten_up_to(content[item.key if refill.keyed else index])
+    for rebinding in structure.rebindings:
+        store = rebinding.store
+        box = store if store is not None else eval(rebinding.expression, namespaces)  # noqa: S307 (our own text)
+        leaves.append(namespace(box)[rebinding.key])
     return leaves
 
 

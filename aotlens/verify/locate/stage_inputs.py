@@ -22,7 +22,6 @@ from aotlens.ir.slots import (
     CurrentInput,
     Gradient,
     MutatedInput,
-    OuterObject,
     SavedInput,
     Tangent,
     UserOutput,
@@ -163,7 +162,7 @@ class InputCopies:
         named_values: dict[str, Any] = {}
         for out, value in zip(program.outputs, outputs, strict=True):
             match out.slot:
-                case UserOutput(name=name) if not isinstance(out.value, OuterObject):
+                case UserOutput(name=name):
                     named_values |= copies_by_name(name, value)
                 case Gradient(name=name) if value is not None:
                     named_values |= copies_by_name(f"gradient of {name}", value)

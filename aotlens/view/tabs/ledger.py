@@ -107,14 +107,7 @@ def output_listing(target: Target) -> Listing:
     return Listing(OUTPUT_COLUMNS, rows, "no outputs")
 
 
-def side_effect_lines(target: Target) -> Iterator[Line]:
-    """Yield what the function leaves outside without returning it: what it removes or empties."""
-    for row in target.left:
-        if not row.outputs:
-            yield from side_effect_row(row, target)
-
-
-def side_effect_row(row: Left, target: Target) -> Iterator[Line]:
+def _side_effect_row(row: Left, target: Target) -> Iterator[Line]:
     parts = (Part(row.place, "code"), Part(f"  {row.handling}", "mutation"), Part(f"  {row.reason}", "dim"))
     yield Line(parts, sites_link(row.sites), wrap=True)
     yield from site_lines(row.sites, "set by", target)
@@ -152,7 +145,7 @@ def output_details(record: Output, target: Target) -> Iterator[Line]:
     yield from site_lines(record.sites, "created by", target)
     for row in target.left:
         if record.index in row.outputs:
-            yield from side_effect_row(row, target)
+            yield from _side_effect_row(row, target)
 
 
 def tensor_lines(record: Input | Output) -> Iterator[Line]:
