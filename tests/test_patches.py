@@ -13,7 +13,7 @@ from aotlens.torch_api.patches.compilers import BACKEND, LISTEN, NO_GPU
 from aotlens.torch_api.patches.scopes import Patch, Scope, constant, install, patched
 from aotlens.torch_api.patches.table import COMPILE, REGISTRATIONS, SCOPES, TRACE
 from aotlens.torch_api.patches.targets import Attribute, Entry
-from scripts.patch_table import section
+from scripts.docs.patch_table import section
 from tests.command import forked, python
 from tests.import_graph import ROOT
 from tests.torch_state import LOADED, LOADED_ARE

@@ -15,7 +15,7 @@ from tests.command import ROOT
 
 @pytest.fixture(scope="module")
 def matrix() -> Any:
-    spec = spec_from_file_location("matrix", ROOT / "scripts" / "matrix.py")
+    spec = spec_from_file_location("matrix", ROOT / "scripts" / "release" / "matrix.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

@@ -8,7 +8,7 @@ import pytest
 
 from aotlens.errors import RejectedAssertionError, RejectedRuntimeError, UnsupportedError
 from aotlens.unsupported import CASES, SUBJECTS, Case, unsupported
-from scripts.unsupported_page import PAGE, page
+from scripts.docs.unsupported_page import PAGE, page
 from tests.import_graph import ROOT, Module, modules
 from tests.programs import PROGRAMS
 
@@ -96,5 +96,5 @@ def test_programs_name_cases() -> None:
 
 
 def test_the_page_is_current() -> None:
-    """Written by `python -m scripts.unsupported_page`."""
+    """Written by `python -m scripts.docs.unsupported_page`."""
     assert (ROOT / PAGE).read_text(encoding="utf-8") == page()

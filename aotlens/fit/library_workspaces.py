@@ -1,6 +1,6 @@
 """Memory that cuBLAS keeps once a thread has called it: allocated like that of tensors, and never freed.
 
-Source: the allocator's history of training steps on an H100 with torch 2.11 (`scripts/fit_gpu_table.py`).
+Source: the allocator's history of training steps on an H100 with torch 2.11 (`scripts/fit/gpu_table.py`).
 Autograd runs the backward on a thread of its own, so a training step has two of each workspace.
 """
 

@@ -1,7 +1,7 @@
 """Every private name of torch that aotlens uses: imported here and nowhere else.
 
 Invariant: a new torch release is work for this package alone.  Where releases differ, the code looks at what
-the installed one has.  `scripts/torch_versions.py` tries all of them.
+the installed one has.  `scripts/release/torch_versions.py` tries all of them.
 
     operators             operators, their kernels and decompositions
     python_functions      Python functions that call exactly one operator: `torch.sin`

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotlens.pipeline import STAGES
-from scripts.walkthrough import PRINTERS, walkthrough
+from scripts.docs.walkthrough import PRINTERS, walkthrough
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "architecture"

@@ -53,5 +53,5 @@ def test_the_blocks_that_need_no_torch_are_current(document: str) -> None:
 
 def is_quick(command: str) -> bool:
     return command.endswith("--help") or command.startswith(
-        ("aotlens rule", "python scripts/reason_codes.py")
+        ("aotlens rule", "python scripts/docs/reason_codes.py")
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.matrix import PYTHONS, RELEASES, pairs
-from scripts.release import disagreements, faults, version_stated
+from scripts.release.dry_run import disagreements, faults, version_stated
+from scripts.release.matrix import PYTHONS, RELEASES, pairs
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

@@ -198,7 +198,7 @@ def test_automatic(name: str, golden: Golden) -> None:
 
 def names_in_the_table() -> Sequence[str]:
     page = Path(__file__).parents[2] / "docs" / "why.md"
-    text = page.read_text(encoding="utf-8").partition("written by scripts/forecast_table.py")[2]
+    text = page.read_text(encoding="utf-8").partition("written by scripts/why/forecast_table.py")[2]
     rows = text.partition("<!-- end of the table -->")[0].splitlines()
     return [row.split("|")[1].strip() for row in rows if row.startswith("| ")][1:]
 

@@ -4,7 +4,7 @@ import pytest
 
 from aotlens.errors import AotlensError
 from aotlens.unsupported import CASES
-from scripts.unsupported_page import shown_case
+from scripts.docs.unsupported_page import shown_case
 from tests.programs import PROGRAMS
 from tests.unsupported import EXAMPLES
 from tests.unsupported.example import Example

@@ -1,6 +1,6 @@
 """Triton kernels of a log are compiled for a GPU from rebuilt text; no other text of a log is ever run.
 
-`logs/net-h100` (inference) and `logs/net-h100-training` are written by `scripts/trace_gpu_log.py`: torch's
+`logs/net-h100` (inference) and `logs/net-h100-training` are written by `scripts/trace/gpu_log.py`: torch's
 own logs, from an emulated GPU.
 """
 

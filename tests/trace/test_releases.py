@@ -1,6 +1,6 @@
 """Logs of several releases of torch say the same about the same programs.
 
-`scripts/trace_release_logs.py` writes them, with `tests/trace/programs/breaks.py` and `dynamic.py` under
+`scripts/trace/release_logs.py` writes them, with `tests/trace/programs/breaks.py` and `dynamic.py` under
 `aot_eager`; releases that lack a fact are named beside it.
 """
 

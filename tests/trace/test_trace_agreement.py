@@ -1,6 +1,6 @@
 """The reports made of torch's logs agree with our own reports of the same programs.
 
-`scripts/trace_agreement.py` compares all programs, for the table in docs/attach.md; here are three cheap
+`scripts/trace/agreement.py` compares all programs, for the table in docs/attach.md; here are three cheap
 ones.  Each traces its program once, which takes 1 to 3 s.
 """
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.trace_agreement import SAVED, Agreement, added, compare, log_report, our_report
+from scripts.trace.agreement import SAVED, Agreement, added, compare, log_report, our_report
 
 LOGS = Path(__file__).parent / "logs"
 

@@ -1,6 +1,6 @@
 """Print what one stage returns for `examples/walkthrough.py`; docs/architecture/ shows this output.
 
-    python scripts/walkthrough.py analysis
+    python scripts/docs/walkthrough.py analysis
 
 Fields that have their default value are left out, so that a page shows what the stage found.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # `examples` is a folder of the repository, not of the package
 
 from aotlens.capture.storage import Write  # noqa: E402
@@ -134,7 +134,7 @@ def walkthrough() -> Compiled:
 def main() -> None:
     stage = next(iter(sys.argv[1:]), "")
     if stage not in PRINTERS:
-        sys.exit(f"usage: python scripts/walkthrough.py {'|'.join(STAGES)}")
+        sys.exit(f"usage: python scripts/docs/walkthrough.py {'|'.join(STAGES)}")
     print(*PRINTERS[stage](walkthrough()), sep="\n")
 
 

@@ -1,6 +1,6 @@
 """Write into docs/why.md how many recompilations of scripts with changing shapes the forecast predicts.
 
-    python scripts/forecast_table.py [NAME…]
+    python scripts/why/forecast_table.py [NAME…]
 
 Each script of tests/dynamo/changing_shapes runs to its end, and every recompilation is noted: function, kind
 and name of the value that changed.  Then it is stopped after its first calls: a recompilation counts as
@@ -17,12 +17,12 @@ from aotlens.model.dynamo import Dynamo
 from aotlens.session.dynamo.log import DynamoLog
 from aotlens.session.script.source import load_script, new_module, run_script
 from aotlens.session.why.forecast import forecast_script
-from scripts.marked_tables import write_table
+from scripts.docs.marked_tables import write_table
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "tests" / "dynamo" / "changing_shapes"
 PAGE = ROOT / "docs" / "why.md"
-BEGIN, END = "<!-- written by scripts/forecast_table.py -->", "<!-- end of the table -->"
+BEGIN, END = "<!-- written by scripts/why/forecast_table.py -->", "<!-- end of the table -->"
 SECONDS = 300.0
 
 Guard = tuple[str, str, str]

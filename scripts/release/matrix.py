@@ -1,13 +1,13 @@
 """Which releases of Python and torch one run of CI takes: each Python once, and all pairs within five runs.
 
-`python scripts/matrix.py TURN` prints `pairs=[{"python": …, "torch": …}, …]` for a workflow's output.
+`python scripts/release/matrix.py TURN` prints `pairs=[{"python": …, "torch": …}, …]` for a workflow's output.
 """
 
 import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from aotlens.torch_versions import NEWEST, OLDEST
 

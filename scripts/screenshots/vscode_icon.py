@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SIZE, SAMPLES = 256, 3
-FILE = Path(__file__).resolve().parents[1] / "editors" / "vscode" / "images" / "icon.png"
+FILE = Path(__file__).resolve().parents[2] / "editors" / "vscode" / "images" / "icon.png"
 BACK, LINE, NODE, BAR = (27, 30, 40), (125, 140, 170), (255, 183, 77), (100, 181, 246)
 NODES = ((78, 66), (178, 66), (128, 132))
 EDGES = ((0, 2), (1, 2))

@@ -2,7 +2,7 @@
 the picture of editors/vscode/README.md.
 
     make vscode
-    python scripts/screenshot_vscode.py --code-server CODE_SERVER [--browser /usr/bin/chromium]
+    python scripts/screenshots/vscode.py --code-server CODE_SERVER [--browser /usr/bin/chromium]
 
 CODE_SERVER is `code-server`, or its `out/node/entry.js`.  Needs the package playwright; downloads nothing.
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from editor_page import EditorPage, browser_page
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 EXTENSION = ROOT / "editors" / "vscode"
 IMAGES = EXTENSION / "images"
 EXAMPLE = ROOT / "examples" / "attention.py"

@@ -1,10 +1,10 @@
 """Compare the reports made of torch's logs with our own reports of the same programs, fact by fact.
 
-    python scripts/trace_agreement.py LOGS              the table for docs/attach.md, as Markdown
-    python scripts/trace_agreement.py LOGS --details    every fact that differs
-    python scripts/trace_agreement.py LOGS --write docs/attach.md    put the table there
+    python scripts/trace/agreement.py LOGS              the table for docs/attach.md, as Markdown
+    python scripts/trace/agreement.py LOGS --details    every fact that differs
+    python scripts/trace/agreement.py LOGS --write docs/attach.md    put the table there
 
-LOGS is the folder that scripts/trace_logs.py wrote. `aotlens inspect` traces each program once more, one of
+LOGS is the folder that scripts/trace/logs.py wrote. `aotlens inspect` traces each program once more, one of
 several ranks under torchrun; then the log of each rank is compared with the report of that rank.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from aotlens.model.codec import loads
 from aotlens.model.report import Report, Site, Span, Target
@@ -28,11 +28,11 @@ from aotlens.trace.logs.reader import open_trace
 from aotlens.trace.source.source_lines import Sources
 from aotlens.trace.source.workspace import Workspace
 from aotlens.view.quantities import human_bytes
-from scripts.marked_tables import write_table
-from scripts.trace_logs import LIMIT_S, OF_TWO_RANKS, torchrun
+from scripts.docs.marked_tables import write_table
+from scripts.trace.logs import LIMIT_S, OF_TWO_RANKS, torchrun
 from tests.command import aotlens
 
-PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "trace" / "programs"
+PROGRAMS = Path(__file__).resolve().parents[2] / "tests" / "trace" / "programs"
 BEGIN, END = "<!-- agreement -->", "<!-- /agreement -->"
 Fact = tuple[str, ...]
 """Its kind, then the compared values."""

@@ -1,4 +1,4 @@
-"""Takes the pictures of the HTML page: `python scripts/screenshot_page.py`; needs Chromium."""
+"""Takes the pictures of the HTML page: `python scripts/screenshots/html_page.py`; needs Chromium."""
 
 import shutil
 import subprocess
@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "images"
 PICTURES = {
     "page": "#GPT.forward/graphs/forward/softmax",

@@ -1,9 +1,9 @@
 """Builds wheel and sdist, installs each into an environment of its own, and tries the commands there.
 
-`python scripts/smoke.py` takes the dependencies from the running environment; `--full` installs them too, as
-a user's `pip install` would, with the newest torch in range; `--full --torch torch==2.13.0` as for a user who
-has that torch already, which spares gigabytes where pip finds a build of it without CUDA.  `--dist FOLDER`
-tries the wheel and the sdist that lie there instead of building them.
+`python scripts/release/smoke.py` takes the dependencies from the running environment; `--full` installs
+them too, as a user's `pip install` would, with the newest torch in range; `--full --torch torch==2.13.0` as
+for a user who has that torch already, which spares gigabytes where pip finds a build of it without CUDA.
+`--dist FOLDER` tries the wheel and the sdist that lie there instead of building them.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import tempfile
 import venv
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """\
 import torch
 

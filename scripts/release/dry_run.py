@@ -2,7 +2,7 @@
 
 The tree is clean, the version stands once and the changelog begins with it, wheel and sdist are built into
 dist/, their metadata is what the index accepts, and both work in environments of their own
-(`scripts/smoke.py`).
+(`scripts/release/smoke.py`).
 `--tag v0.1.0` is the tag that is being released; `--allow-dirty` is for trying this script.
 """
 
@@ -16,7 +16,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
 HEADING = re.compile(r"^## (?P<title>[^\n]+)$", re.MULTILINE)
 IN_SDIST = ("LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "tests/conftest.py")
@@ -100,7 +100,7 @@ def main() -> None:
     _step("metadata", "-m", "twine", "check", "--strict", *map(str, artefacts))
     if problems := [fault for artefact in artefacts for fault in faults(artefact)]:
         sys.exit("\n".join(problems))
-    _step("try", "scripts/smoke.py", "--dist", str(DIST))
+    _step("try", "scripts/release/smoke.py", "--dist", str(DIST))
     print(f"== {version_stated()} can be uploaded: {', '.join(artefact.name for artefact in artefacts)}")
 
 

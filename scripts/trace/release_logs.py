@@ -1,11 +1,11 @@
 """Write the logs of several releases of torch that `tests/trace/test_releases.py` reads.
 
-    python scripts/trace_release_logs.py ENVIRONMENTS tests/trace/releases            every release there
-    python scripts/trace_release_logs.py ENVIRONMENTS tests/trace/releases 2.6 2.8    some of them
+    python scripts/trace/release_logs.py ENVIRONMENTS tests/trace/releases            every release there
+    python scripts/trace/release_logs.py ENVIRONMENTS tests/trace/releases 2.6 2.8    some of them
 
 ENVIRONMENTS has a Python environment for each release, in a folder `torch-RELEASE` with torch alone; those of
-scripts/torch_versions.py serve too. The logs are anonymised, and lack the events that say how long a phase
-took.
+scripts/release/torch_versions.py serve too. The logs are anonymised, and lack the events that say how long a
+phase took.
 """
 
 import argparse
@@ -16,9 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from scripts.trace_logs import BULKY, LIMIT_S, PROGRAMS, packed_log, places
+from scripts.trace.logs import BULKY, LIMIT_S, PROGRAMS, packed_log, places
 
 NAMES = ("breaks", "dynamic")
 """Graph breaks, aliases, and recompilations for values and for sizes."""

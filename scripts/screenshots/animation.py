@@ -1,13 +1,13 @@
 """Makes one animated SVG of several screenshots, shown one after the other: `docs/images/tui.svg`.
 
-`python scripts/animate_screens.py` reads what `scripts/screenshot_tui.py` wrote.  Nothing is fetched when
-it is shown; fonts are those of the reader.
+`python scripts/screenshots/animation.py` reads what `scripts/screenshots/terminal_app.py` wrote.  Nothing is
+fetched when it is shown; fonts are those of the reader.
 """
 
 import re
 from pathlib import Path
 
-IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 SCREENS = ("overview", "saved", "memory", "kernels")
 SECONDS = 3.5
 """Seconds per screen."""

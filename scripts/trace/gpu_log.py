@@ -1,11 +1,11 @@
 """Write the logs that torch.compile writes for a program on a GPU, on a machine without one.
 
-    python scripts/trace_gpu_log.py OUT                                 tests/trace/programs/net.py on an H100
-    python scripts/trace_gpu_log.py OUT --fixtures tests/trace/logs     also anonymised copies
-    python scripts/trace_gpu_log.py OUT --script train.py               any script that asks torch for a GPU
+    python scripts/trace/gpu_log.py OUT                                 tests/trace/programs/net.py on an H100
+    python scripts/trace/gpu_log.py OUT --fixtures tests/trace/logs     also anonymised copies
+    python scripts/trace/gpu_log.py OUT --script train.py               any script that asks torch for a GPU
 
 OUT/net-h100 is the network in inference, OUT/net-h100-training a training step. Dynamo, AOTAutograd and
-Inductor are torch's own, and torch writes the log. Only the GPU is emulated (`scripts/emulated_gpu.py`).
+Inductor are torch's own, and torch writes the log. Only the GPU is emulated (`emulated_gpu.py`).
 """
 
 import argparse
@@ -16,10 +16,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from scripts.emulated_gpu import emulated_gpu
-from scripts.trace_logs import PROGRAMS, write_fixture
+from scripts.trace.emulated_gpu import emulated_gpu
+from scripts.trace.logs import PROGRAMS, write_fixture
 
 GPU = "h100"
 NAMES = {"inference": f"net-{GPU}", "training": f"net-{GPU}-training"}

@@ -1,6 +1,6 @@
 """Write docs/unsupported.md from the table of unsupported cases and the programs that show them.
 
-python -m scripts.unsupported_page
+python -m scripts.docs.unsupported_page
 """
 
 import inspect

@@ -1,6 +1,6 @@
 """Ask `aotlens fit --target 75%` for a plan for scripts of the corpus, and write how many reach the target.
 
-    python scripts/fit_advice_table.py [--write] [--stale-ok] [SCRIPT…]
+    python scripts/fit/advice_table.py [--write] [--stale-ok] [SCRIPT…]
 
 The peaks without and with the edits are also measured, as `fit_table.py` does, the latter from a copy beside
 the script.  A script counts as reached if with the edits the predicted peak is at most 75 % of the predicted
@@ -33,7 +33,8 @@ from aotlens.model.edits import edited
 from aotlens.model.fit import Fit
 from aotlens.model.source import Edit
 from aotlens.view.quantities import human_bytes
-from scripts.fit_table import (
+from scripts.docs.marked_tables import write_table
+from scripts.fit.cpu_table import (
     EXAMPLES,
     NEEDS_VALUES,
     PAGE,
@@ -45,9 +46,8 @@ from scripts.fit_table import (
     recipes,
     rows_of,
 )
-from scripts.marked_tables import write_table
 
-BEGIN, END = "<!-- written by scripts/fit_advice_table.py -->", "<!-- end of the table of advice -->"
+BEGIN, END = "<!-- written by scripts/fit/advice_table.py -->", "<!-- end of the table of advice -->"
 RESULTS = ROOT / "build" / "fit-advice"
 SHARE = 0.75
 OUT_OF_REACH = "out of reach, because more than 75 % exists at once whatever is edited"

@@ -1,6 +1,6 @@
 """Makes the pictures of the terminal app in docs/images/ from a real report of examples/train_gpt.py.
 
-    python scripts/screenshot_tui.py [--report FILE] [--png]
+    python scripts/screenshots/terminal_app.py [--report FILE] [--png]
 
 Without --report the example is traced first.  --png also writes PNGs (with rsvg-convert and Fira Code),
 to look at; the documents show the SVGs.
@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "images"
 EXAMPLE = "examples/train_gpt.py"
 

@@ -1,6 +1,6 @@
 """Makes the pictures of docs/attach.md: a log of another machine, opened in the checkout of its program.
 
-    python scripts/screenshot_log.py LOG CHECKOUT [--gpu h100] [--target NAME] [--png]
+    python scripts/screenshots/log_report.py LOG CHECKOUT [--gpu h100] [--target NAME] [--png]
 
 The program need not be in this repository: the files of the log are looked for in CHECKOUT, as `aotlens tui
 LOG` looks for them in the current folder.
@@ -14,12 +14,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from aotlens.cli.log_reports import LogReports
 from aotlens.model.report import Report
 from aotlens.worker.protocol import TraceOptions
-from scripts.screenshot_tui import IMAGES, ROOT, portable
+from scripts.screenshots.terminal_app import IMAGES, ROOT, portable
 
 
 @dataclass(frozen=True, slots=True)

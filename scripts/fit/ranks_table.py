@@ -1,6 +1,6 @@
 """Compare the ranks that `aotlens fit` predicts with two processes over gloo, and write the table.
 
-    python scripts/fit_ranks_table.py [--write] [SCRIPT…]
+    python scripts/fit/ranks_table.py [--write] [SCRIPT…]
 
 Each script runs as two single ranks on fake tensors, and as two processes on real ones.  Their parameters,
 gradients and optimizer state at the end of the step are counted from the optimizer; their peak comes from
@@ -23,12 +23,12 @@ from typing import Any
 
 from aotlens.model.codec import loads
 from aotlens.model.fit import RankFit
-from scripts.fit_table import calls_of, peak_of
-from scripts.marked_tables import write_table
+from scripts.docs.marked_tables import write_table
+from scripts.fit.cpu_table import calls_of, peak_of
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "fit.md"
-BEGIN, END = "<!-- written by scripts/fit_ranks_table.py -->", "<!-- end of the ranks -->"
+BEGIN, END = "<!-- written by scripts/fit/ranks_table.py -->", "<!-- end of the ranks -->"
 RANKS = 2
 SECONDS = 300
 KINDS = ("parameter", "gradient", "optimizer state")
@@ -85,7 +85,7 @@ def compared(words: Sequence[str]) -> Iterator[Row]:
         assert fit.distribution is not None
         store, (calls, length) = str(Path(folder, "store")), map(str, calls_of(fit))
         processes = [
-            _start("scripts/fit_ranks_table.py", "--measure", str(rank), store, calls, length, "--", *words)
+            _start("scripts/fit/ranks_table.py", "--measure", str(rank), store, calls, length, "--", *words)
             for rank in range(RANKS)
         ]
         for predicted, process in zip(fit.distribution.ranks, processes, strict=True):

@@ -1,6 +1,6 @@
 """Show what `aotlens why --fix` does to a program: the screen, the edits, the screen of the edited program.
 
-    python scripts/applied_fixes.py corpus/programs/recipes/soft_codebook.py
+    python scripts/why/applied_fixes.py corpus/programs/recipes/soft_codebook.py
 
 The program is copied to a temporary folder, under the same path.
 """
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(program: str) -> int:

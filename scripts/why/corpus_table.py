@@ -1,6 +1,6 @@
 """Run `aotlens why` over programs of the corpus, and write a table into docs/why.md.
 
-    python scripts/why_table.py [--rows FILE] [--seconds N] [--write] [GROUP/NAME…]
+    python scripts/why/corpus_table.py [--rows FILE] [--seconds N] [--write] [GROUP/NAME…]
 
 Each program runs in a copy of this process, with the backend `eager` in place of Inductor: that takes
 seconds.  Its breaks and recompilations are counted twice, by Dynamo's own records and in the report; then
@@ -38,11 +38,11 @@ from aotlens.session.trials.child import run_job
 from aotlens.session.trials.fix_trials import FixTrials, TrialJob, TrialRun, load_trial_run, read_texts
 from corpus import torchvision_ops
 from corpus.program import Program, find_programs
-from scripts.marked_tables import write_table
+from scripts.docs.marked_tables import write_table
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "why.md"
-BEGIN, END = "<!-- written by scripts/why_table.py -->", "<!-- end of the corpus table -->"
+BEGIN, END = "<!-- written by scripts/why/corpus_table.py -->", "<!-- end of the corpus table -->"
 ROWS = ROOT / "build" / "why_rows.jsonl"
 SECONDS = 240.0
 """The time limit of one run of a program."""

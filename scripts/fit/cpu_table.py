@@ -1,6 +1,6 @@
 """Compare the peaks that `aotlens fit` predicts with torch's CPU allocator, and write the table.
 
-    python scripts/fit_table.py [--write] [SCRIPT…]
+    python scripts/fit/cpu_table.py [--write] [SCRIPT…]
 
 Each script runs twice in processes of its own: on fake tensors until its steps repeat, and on real tensors
 for as many steps under torch's profiler, whose events give the peak of the last step.  A script whose sizes
@@ -25,11 +25,11 @@ from typing import Any, TypeVar
 from aotlens.errors import UserError
 from aotlens.model.fit import Fit
 from aotlens.view.quantities import human_bytes
-from scripts.marked_tables import write_table
+from scripts.docs.marked_tables import write_table
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "fit.md"
-BEGIN, END = "<!-- written by scripts/fit_table.py -->", "<!-- end of the table -->"
+BEGIN, END = "<!-- written by scripts/fit/cpu_table.py -->", "<!-- end of the table -->"
 SECONDS = 240
 WORKERS = 2
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}

@@ -1,6 +1,6 @@
 """Make a script fit a limit that it exceeds by 25 %, and measure it before and after.
 
-    python scripts/fit_limit.py SCRIPT
+    python scripts/fit/limit.py SCRIPT
 
 The edits are those of `aotlens fit --target LIMIT`; the peaks are predicted on fake tensors, and measured as
 in `fit_table.py`.  The exit code is 1 if a peak with the edits exceeds the limit.
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from aotlens.model.fit import Fit
 from aotlens.view.quantities import human_bytes
 from aotlens.view.step_memory.advice import plan_lines
-from scripts.fit_advice_table import edited_copy, fit_of
-from scripts.fit_table import ONE_THREAD, argv_of, calls_of, in_fork, measured, predicted
+from scripts.fit.advice_table import edited_copy, fit_of
+from scripts.fit.cpu_table import ONE_THREAD, argv_of, calls_of, in_fork, measured, predicted
 
 MORE = 1.25
 """The script's peak, as a multiple of the limit."""

@@ -1,7 +1,7 @@
 """Tries aotlens with each release of torch that it supports, in an environment of its own.
 
-`python scripts/torch_versions.py [2.11 …]` builds the wheel and, for each release, installs it with that
-torch and what the tests need, under the Python that runs this script (a torch for CUDA takes 6 GB;
+`python scripts/release/torch_versions.py [2.11 …]` builds the wheel and, for each release, installs it with
+that torch and what the tests need, under the Python that runs this script (a torch for CUDA takes 6 GB;
 `--environments FOLDER` keeps and reuses them), then tries the commands there and a part of the tests, from a
 folder in which the checkout's own aotlens is not found.  The rows go to docs/torch-versions.md.  Fails where
 a test fails that `DIFFERENCES` does not name.
@@ -337,7 +337,7 @@ def cells(release: str, row: Row | None) -> list[str]:
 HEAD = """\
 # Releases of torch
 
-<!-- written by scripts/torch_versions.py -->
+<!-- written by scripts/release/torch_versions.py -->
 
 aotlens uses private names of torch, all of them in `aotlens/torch_api/`, so each release is tried: the
 wheel in an environment of its own, with the build of torch that pip finds (its name is in the table), on a

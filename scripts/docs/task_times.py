@@ -1,6 +1,6 @@
 """Time the five tasks of docs/tasks.md on real scripts, and write the table there.
 
-    python scripts/time_tasks.py [NAME…] [--write]
+    python scripts/docs/task_times.py [NAME…] [--write]
 
 Each begins with empty caches in a terminal of its own (tmux), as a user would: the command is started, each
 key is sent once the screen shows what it acts on, and the clock stops when the screen shows the answer.
@@ -19,15 +19,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.harness import cpu_name  # noqa: E402
-from scripts.marked_tables import write_table  # noqa: E402
+from scripts.docs.marked_tables import write_table  # noqa: E402
 from tests.tui.terminal import new_terminal  # noqa: E402
 
 PAGE = ROOT / "docs" / "tasks.md"
-BEGIN, END = "<!-- times: python scripts/time_tasks.py --write -->", "<!-- /times -->"
+BEGIN, END = "<!-- times: python scripts/docs/task_times.py --write -->", "<!-- /times -->"
 AOTLENS = (sys.executable, "-m", "aotlens")
 COLUMNS, LINES = 146, 42
 LIMIT_S = 180.0

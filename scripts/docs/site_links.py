@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\((?P<path>(?!\w+:)[^)#\s]+)(?P<part>#[^)]*)?\)")
 OUTSIDE = "repo"
 """Their folder on the site."""

@@ -1,9 +1,9 @@
 """Generate the logs that torch writes for the programs in tests/trace/programs, and those that tests read.
 
-    python scripts/trace_logs.py OUT                       every program, with aot_eager
-    python scripts/trace_logs.py OUT --inductor            also with Inductor, with a cold and a warm cache
-    python scripts/trace_logs.py OUT --only gpt custom     some programs
-    python scripts/trace_logs.py OUT --fixtures tests/trace/logs   also anonymised copies, with aot_eager
+    python scripts/trace/logs.py OUT                       every program, with aot_eager
+    python scripts/trace/logs.py OUT --inductor            also with Inductor, with a cold and a warm cache
+    python scripts/trace/logs.py OUT --only gpt custom     some programs
+    python scripts/trace/logs.py OUT --fixtures tests/trace/logs   also anonymised copies, with aot_eager
 
 Each log stands in OUT/PROGRAM-BACKEND[-cold|-warm]/. Paths in fixtures are those of another machine.
 """
@@ -23,7 +23,7 @@ from hashlib import md5
 from importlib.util import find_spec
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "trace" / "programs"
 OF_TWO_RANKS = ("ddp", "fsdp", "tensor_parallel")
 RANKS = 2

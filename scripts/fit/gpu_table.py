@@ -1,7 +1,7 @@
 """Compare what `aotlens fit --gpu` predicts with torch's CUDA allocator on a machine that has the GPU.
 
-    python scripts/fit_gpu_table.py --measure [--snapshots FOLDER] [SCRIPT…]    on that machine
-    python scripts/fit_gpu_table.py --write                     the table from the last figures
+    python scripts/fit/gpu_table.py --measure [--snapshots FOLDER] [SCRIPT…]    on that machine
+    python scripts/fit/gpu_table.py --write                     the table from the last figures
 
 Each script runs with `cuda` as torch's default device, in processes of its own: on fake tensors until its
 steps repeat; on real tensors for as many steps, with what it compiles run by the engine's backend `eager`,
@@ -26,7 +26,8 @@ from aotlens.errors import UserError
 from aotlens.fit.job import FitJob
 from aotlens.model.fit import Fit
 from aotlens.view.quantities import human_bytes
-from scripts.fit_table import (
+from scripts.docs.marked_tables import write_table
+from scripts.fit.cpu_table import (
     EXAMPLES,
     PAGE,
     RECIPES,
@@ -38,9 +39,8 @@ from scripts.fit_table import (
     rows_of,
     table_text,
 )
-from scripts.marked_tables import write_table
 
-BEGIN, END = "<!-- written by scripts/fit_gpu_table.py -->", "<!-- end of the table of a GPU -->"
+BEGIN, END = "<!-- written by scripts/fit/gpu_table.py -->", "<!-- end of the table of a GPU -->"
 RESULTS = ROOT / "benchmarks" / "results" / "fit-gpu.json"
 WORKERS = 12
 MOST_EVENTS = 1_000_000

@@ -1,7 +1,7 @@
 """Measure what listening to Dynamo costs, and how much of the wall time of first calls it accounts for.
 
-    python scripts/why_cost.py cost [--backend eager] [--runs 30]
-    python scripts/why_cost.py share [--eager] [GROUP/NAME…]
+    python scripts/why/cost.py cost [--backend eager] [--runs 30]
+    python scripts/why/cost.py share [--eager] [GROUP/NAME…]
 
 `cost` compiles one network with and without the listener, in turns, in one process, and compares the CPU
 times.  `share` runs programs of the corpus and measures from outside each call of a compiled function that
