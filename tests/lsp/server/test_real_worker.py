@@ -32,7 +32,7 @@ TRACE_S = 150.0
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[StrictClient]:
-    """The real worker, loaded already; `tests/lsp/test_faults.py` and the last test here start it cold."""
+    """The real worker, loaded already; `test_faults.py` and the last test here start it cold."""
     with Process(*REAL, "--stdio", forked=True) as process:
         process.client.initialize(ROOT)
         yield process.client

@@ -10,9 +10,9 @@ from aotlens.compare.side_by_side import SideBySide, side_by_side
 from aotlens.model.report import Report
 from aotlens.render.html.comparison import comparison_page
 from tests.fit.sample import sample_fit_report
+from tests.report.html.browser import in_browser, needs_chromium
 from tests.report.sample import sample_report
 from tests.tui.driving import FakeTracing, drive, screen_text, settle
-from tests.tui.test_page import in_browser, needs_chromium
 from tui.app import AotlensApp
 from tui.comparing import ComparisonScreen
 from tui.widgets.table import VirtualTable

@@ -13,7 +13,7 @@ from aotlens.errors import UserError
 from aotlens.model import eager
 from aotlens.model.failure import FailureKind
 
-FOLDER = Path(__file__).parents[2] / "docs" / "rules"
+FOLDER = Path(__file__).parents[3] / "docs" / "rules"
 
 
 def test_pages_are_current() -> None:

@@ -25,7 +25,7 @@ PRICE = "the next cheapest set costs 1.5 KiB more"
 @pytest.fixture(autouse=True)
 def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Places are shown relative to the current folder."""
-    monkeypatch.chdir(Path(__file__).parents[2])
+    monkeypatch.chdir(Path(__file__).parents[3])
 
 
 def plain(lines: tuple[Text, ...]) -> list[str]:

@@ -16,7 +16,7 @@ from aotlens.diagnostics.diagnose import diagnose
 from aotlens.diagnostics.findings import Limits
 from aotlens.model import Diagnostic, Fix, Span, Target
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 LOW = Limits(saved_bytes=1)
 
 

@@ -8,9 +8,9 @@ import pytest
 from aotlens.model.report import Report, Stage, StageNode, Target
 from aotlens.render.html.build import html_page
 from tests.report.dynamo_sample import sample_dynamo
+from tests.report.html.browser import in_browser, needs_chromium, sample_page
 from tests.report.sample import sample_report, training_target
 from tests.report.sample_graph import node, output_node, placeholder
-from tests.tui.test_page import in_browser, needs_chromium, sample_page
 
 LAYERS = 12
 

@@ -11,7 +11,7 @@ from aotlens.model.failure import Failure
 from aotlens.model.report import Edit, Fix, Span, Totals, WhatIf
 from tests.report.sample import chosen_partition, sample_report, training_target
 from tests.tui.driving import FakeTracing, drive, lines, select, settle, table
-from tests.tui.test_tradeoffs import layered_target
+from tests.tui.tabs.test_tradeoffs import layered_target
 from tui.app import AotlensApp
 from tui.messages import EditsTried, SelectionWeighed
 from tui.screens import ConfirmScreen

@@ -19,7 +19,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from tests.report.sample import span, training_target
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "train_gpt.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "train_gpt.py"
 SAMPLE = training_target()
 assert SAMPLE.partition is not None
 PARTITION = SAMPLE.partition

@@ -13,7 +13,7 @@ from tests.report.sample import sample_report
 SCHEMA = schema()
 FOLLOWS = jsonschema.Draft202012Validator(SCHEMA).validate
 """`jsonschema.validate` would check the schema itself each time, which takes half a second."""
-PUBLISHED = Path(__file__).parents[2] / "docs" / "report.schema.json"
+PUBLISHED = Path(__file__).parents[3] / "docs" / "report.schema.json"
 
 
 def test_published_schema_is_current() -> None:

@@ -24,7 +24,7 @@ from tests.tui.driving import drive, lines, rows
 from tui.app import AotlensApp
 from tui.log_questions import LogAnswers
 
-LOGS = Path(__file__).resolve().parents[1] / "trace" / "logs"
+LOGS = Path(__file__).resolve().parents[2] / "trace" / "logs"
 
 
 @pytest.fixture(scope="module")

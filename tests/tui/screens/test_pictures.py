@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from tests.tui.driving import FRAME_S, NARROW, WIDE, drive, settle
 from tui.app import AotlensApp
 
-GOLDENS = Path(__file__).parents[1] / "goldens" / "tui"
+GOLDENS = Path(__file__).parents[2] / "goldens" / "tui"
 SVG = "{http://www.w3.org/2000/svg}"
 Piece = tuple[float, float, float, str, str]
 """Top, left, width, text (none for an area), look."""

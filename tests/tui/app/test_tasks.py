@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 
 from tests.report.sample import gpu_sample, sample_report
 from tests.tui.driving import NARROW, FakeTracing, drive, lines, lit, rows, screen_text, settle
-from tests.tui.test_panes import WHY
+from tests.tui.tabs.test_panes import WHY
 from tui.app import AotlensApp
 
 

@@ -24,7 +24,7 @@ EQUAL = Verdict("equal", "3 values, 4 gradients, 2 mutated inputs (max error 0)"
 @pytest.fixture(autouse=True)
 def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Places are shown relative to the current folder."""
-    monkeypatch.chdir(Path(__file__).parents[2])
+    monkeypatch.chdir(Path(__file__).parents[3])
 
 
 def compiled(frame: int, compilation: int, line: int | None = None) -> Target:

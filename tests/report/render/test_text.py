@@ -18,7 +18,7 @@ from aotlens.render.text.report import Shown, print_report, report_text
 from tests.conftest import Golden
 from tests.report.sample import sample_report, tensor, training_target
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FULL = Shown(is_full=True)
 
 

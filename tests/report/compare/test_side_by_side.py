@@ -16,9 +16,9 @@ from aotlens.view.tabs.side_by_side import (
     summary_lines,
 )
 from aotlens.view.tabs.tables.rows import Part
+from tests.report.compare.test_difference import SOURCE, Traces
 from tests.report.dynamo_sample import sample_dynamo
 from tests.report.sample import gpu_sample, sample_report
-from tests.report.test_difference import SOURCE, Traces
 
 NAMES = ("old.json", "new.json")
 

@@ -86,7 +86,7 @@ def test_a_saved_report_needs_no_torch_no_engine_and_no_code_of_the_user(tmp_pat
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, str(report)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         capture_output=True,
         text=True,
         check=False,
