@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf, ViewAndMutationMeta
+from aotlens.capture.inputs.synthetic_bases import MakeNonLeaf
 from aotlens.capture.recorded import Snapshot
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
@@ -242,16 +243,10 @@ def _in_entry_geometry(builder: Recorder, captured_input: CapturedInput, info: I
     """Return the mutated argument in its geometry at entry, as autograd sees it."""
     if info.new_geometry is None or info.is_resized:
         return captured_input.argument
+    first = captured_input.fake
     if info.metadata_mutated_without_grad:
-        return _restore_entry_geometry(builder, captured_input)
+        with builder.fake_mode, torch.enable_grad():
+            return MakeNonLeaf.apply(captured_input.argument, first)
     reason = "the mutated input with its original sizes and strides"
     with recording(builder, dynamic=False), torch.enable_grad(), builder.origins.in_stage("joint", reason):
-        first = captured_input.fake
         return captured_input.argument.as_strided(first.shape, first.stride(), first.storage_offset())
-
-
-def _restore_entry_geometry(builder: Recorder, captured_input: CapturedInput) -> Any:
-    """Undo geometry changes that autograd does not see; nothing reads the argument afterwards."""
-    first = captured_input.fake
-    with builder.fake_mode, torch.no_grad():
-        return captured_input.argument.as_strided_(first.shape, first.stride(), first.storage_offset())

@@ -128,7 +128,7 @@ def base_input(recording: Recording, slot: FlatInput, fake: Any, like: Any, name
     is_leaf = like is None or like.is_leaf
     if requires_grad and not is_leaf:
         with torch.enable_grad():
-            argument = MakeNonLeaf.apply(leaf)
+            argument = MakeNonLeaf.apply(leaf, leaf)
     copy_tensor_class(argument, like)
     if not fake.dim() and fake.item_memo is not None:  # Dynamo knows the value, and guards on it
         argument.item_memo = fake.item_memo
@@ -180,17 +180,17 @@ def _captured_input(
 
 
 class MakeNonLeaf(torch.autograd.Function):
-    """Gives a tensor a grad_fn, so that the user's function may write to it in place."""
+    """Gives a tensor a grad_fn that passes its gradient to another, so that it may be written to in place."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: Any) -> Any:
+    def forward(ctx: Any, source: Any, tensor: Any) -> Any:
         ctx.set_materialize_grads(False)
         with below_views():
             return tensor.detach()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        return gradient
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0], None
 
 
 def _fake_base(recording: Recording, group: OverlappingGroup, values: list[Any]) -> Any:
@@ -303,7 +303,7 @@ def _root_alias(
             leaf = _apply(_chain(base.fake, root), base.argument).data
     leaf.requires_grad_()
     with torch.enable_grad():
-        return leaf, leaf if root.is_leaf else MakeNonLeaf.apply(leaf), root
+        return leaf, leaf if root.is_leaf else MakeNonLeaf.apply(leaf, leaf), root
 
 
 def has_other_grad_fn(argument: Any) -> bool:
