@@ -7,7 +7,7 @@ from typing import Any
 
 from aotlens.analysis.storage_swaps import span_of_storage_swap
 from aotlens.capture.events import EventKind
-from aotlens.capture.invalid_views import grad_fn_of, raises_on_grad_fn
+from aotlens.capture.invalid_views import grad_fn_of
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import span_of_writes, view_base
@@ -24,15 +24,16 @@ def check_view_storage(captured: Captured, value: Any) -> None:
     Raises:
         UnsupportedError: it does not, and the wrapper cannot regenerate it.
     """
-    recorded, base = captured.recorded, value._base
+    recorded, at_exit = captured.recorded, captured.exit_of(value)
+    base = at_exit.view_base
     if (
         base is not None
         and recorded.is_view_of_detached(value)
         and not _can_view_before_detach(captured, value)
     ):
         raise unsupported("view-before-detach", captured.span_of(EventKind.DETACH, base))
-    start = view_base(value)
-    if not value.requires_grad or not recorded.events.has(EventKind.STORAGE_SWAP, start):
+    start = value if base is None else base
+    if not at_exit.requires_grad or not recorded.events.has(EventKind.STORAGE_SWAP, start):
         return _check_shares_base_storage(captured, value)
     if start.requires_grad and grad_fn_of(start) is not None and gradient_sizes(start) != tuple(start.shape):
         raise unsupported("storage-of-other-sizes", span_of_storage_swap(captured, start))
@@ -43,8 +44,8 @@ def check_view_storage(captured: Captured, value: Any) -> None:
 
 
 def _check_shares_base_storage(captured: Captured, value: Any) -> None:
-    recorded, base = captured.recorded, value._base
-    if base is None or not value.requires_grad or recorded.find(base) is None:
+    recorded, base = captured.recorded, captured.exit_of(value).view_base
+    if base is None or not captured.exit_of(value).requires_grad or recorded.find(base) is None:
         return
     if recorded.tracked(base).storage is not recorded.tracked(value).storage:
         kind = next((type(tensor).__name__ for tensor in (base, value) if is_wrapper(tensor)), "")
@@ -67,7 +68,7 @@ def _span_of_producer(captured: Captured, value: Any) -> Span | None:
 
 def _can_view_before_detach(captured: Captured, value: Any) -> bool:
     """Return True if a view of an input that is detached later can be regenerated before the detach."""
-    base, storage = value._base, captured.recorded.tracked(value).storage
+    base, storage = captured.exit_of(value).view_base, captured.recorded.tracked(value).storage
     if captured.recorded.tracked(base).storage is not storage or storage.metadata_mutations:
         return False
     is_input = (
@@ -82,7 +83,8 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
     Raises:
         UnsupportedError: it is not.
     """
-    has_grad_fn = value.requires_grad and (grad_fn_of(value) is not None or raises_on_grad_fn(value))
+    at_exit = captured.exit_of(value)
+    has_grad_fn = at_exit.has_grad_fn or (at_exit.requires_grad and at_exit.raises_on_use)
     is_detached = captured_input.requires_grad and not captured_input.at_exit.requires_grad
     if has_grad_fn and is_detached and not captured.recorded.is_view_of_detached(value):
         raise unsupported(
@@ -90,7 +92,7 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
             captured.span_of(EventKind.DETACH, captured_input.argument),
             input=captured_input.slot.name,
         )
-    if value.requires_grad and captured.recorded.events.has(EventKind.STORAGE_SWAP, view_base(value)):
+    if at_exit.requires_grad and captured.recorded.events.has(EventKind.STORAGE_SWAP, view_base(value)):
         raise unsupported(
             "output-on-input-storage",
             span_of_storage_swap(captured, view_base(value)),
@@ -115,7 +117,7 @@ def check_not_detached(captured: Captured, value: Any) -> None:
 
 def _starts_at_detached_tensor(captured: Captured, value: Any) -> bool:
     start, recorded = view_base(value), captured.recorded
-    if not value.requires_grad or is_wrapper(value) or grad_fn_of(start) is None:
+    if not captured.exit_of(value).requires_grad or is_wrapper(value) or grad_fn_of(start) is None:
         return False
     if any(
         start is view_base(captured_input.argument)
@@ -143,7 +145,8 @@ def is_graph_start(captured: Captured, start: Any, storage: StorageState) -> boo
     outputs = captured.outputs_in(storage)
     if any(view_base(output) is view_base(storage.base_tensor) for output in outputs):
         return False
-    return (
-        next((output for output in outputs if output.requires_grad and view_base(output) is output), None)
-        is start
-    )
+    return next((output for output in outputs if _is_differentiable_base(captured, output)), None) is start
+
+
+def _is_differentiable_base(captured: Captured, output: Any) -> bool:
+    return captured.exit_of(output).requires_grad and captured.exit_of(output).view_base is None

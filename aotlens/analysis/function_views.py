@@ -12,7 +12,7 @@ from aotlens.analysis.leaves import passes_custom_function
 from aotlens.analysis.output_diff import relative_chain
 from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.builder import Builder
-from aotlens.capture.invalid_views import grad_fn_of, raises_on_grad_fn
+from aotlens.capture.invalid_views import grad_fn_of
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.ir.program import Node
@@ -23,14 +23,14 @@ from aotlens.unsupported import unsupported
 def is_custom_function_view(captured: Captured, captured_input: CapturedInput, value: Any) -> bool:
     """Return True if a custom function made the view: replayed view operators would skip its backward."""
     starts = [grad_fn_of(captured_input.argument), *(other.grad_fn for other in captured.inputs)]
-    return passes_custom_function(grad_fn_of(value), starts)
+    return passes_custom_function(captured.exit_of(value).grad_fn, starts)
 
 
 def custom_function_view(
     captured: Captured, builder: Builder, index: int, value: Any, input_index: int
 ) -> OutputAliasInfo:
     captured_input = captured.inputs[input_index]
-    chain = relative_chain(captured.recorded, captured_input.argument, value)
+    chain = relative_chain(captured, captured_input.argument, value)
     written = captured_input.storage is not None and captured_input.storage.version > 0
     is_swapped = captured.recorded.tracked(value).storage is not captured_input.storage
     on_base = captured_input.base is not None or any(
@@ -56,7 +56,7 @@ def custom_function_view(
         value=builder.node_of(value),
         custom_function_input=input_index,
         chain=chain,
-        requires_grad=value.requires_grad,
+        requires_grad=captured.exit_of(value).requires_grad,
         tensor=value,
     )
 
@@ -73,17 +73,17 @@ def view_of_intermediate(
         UnsupportedError: the storage is written to afterwards, so the backward raises in eager.
     """
     value = captured.outputs[index]
-    tracked = captured.recorded.tracked(value)
-    if not value.requires_grad or not tracked.chain:
+    tracked, at_exit = captured.recorded.tracked(value), captured.exit_of(value)
+    if not at_exit.requires_grad or not tracked.chain:
         return None
-    if grad_fn_of(value) is None:
-        check_view_not_written(value, tracked.storage)
+    if at_exit.grad_fn is None:
+        check_view_not_written(captured, value, tracked.storage)
         return None
     is_alone = len(group) == 1 and swapped_base is None
-    if is_alone or not passes_custom_function(grad_fn_of(value), [grad_fn_of(tracked.storage.base_tensor)]):
+    if is_alone or not passes_custom_function(at_exit.grad_fn, [grad_fn_of(tracked.storage.base_tensor)]):
         return None
     builder.use_view_of_storage(value)
-    graph_value = graph_output(builder, index, value)
+    graph_value = graph_output(captured, builder, index)
     if not isinstance(graph_value.value, Node):
         raise unsupported("custom-view-of-subclass", captured.subject.span)
     reason = "a view made in a custom function, whose backward no repeated view would call"
@@ -104,13 +104,13 @@ def _output_sharing_storage(captured: Captured, index: int, group: list[int]) ->
     )
 
 
-def check_view_not_written(value: Any, storage: StorageState) -> None:
+def check_view_not_written(captured: Captured, value: Any, storage: StorageState) -> None:
     """Check a view that requires grad and has no `grad_fn` that autograd reports.
 
     Raises:
         UnsupportedError: a custom function made it, and its base is written to afterwards.
     """
-    base = value._base
-    alone = base is not None and not base.requires_grad and raises_on_grad_fn(value)
+    at_exit = captured.exit_of(value)
+    alone = at_exit.view_base is not None and not at_exit.base_requires_grad and at_exit.raises_on_use
     if storage.version and (is_view_of_custom_function(value) or alone):
         raise unsupported("custom-view-then-write", storage.writes[-1].origin.location.innermost)

@@ -3,16 +3,13 @@
 Invariant: such an output has eager's strides, and shares storage with other outputs where it does in eager.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from aotlens.analysis.output_diff import Start, alias_of, relative_chain
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.builder import Builder
-from aotlens.capture.invalid_views import grad_fn_of
 from aotlens.capture.operators import aten
-from aotlens.capture.recorded import Recorded
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import inner_tensors, is_wrapper, value_of
@@ -26,17 +23,18 @@ def view_of_output(captured: Captured, index: int, group: list[int]) -> OutputAl
 
     Returns None if it is no such view.
     """
-    recorded, outputs = captured.recorded, captured.outputs
+    outputs = captured.outputs
     value = outputs[index]
     first = _viewed_output(captured, value, group)
     if first is None or first == index:
         return None
-    if any(outputs[i].requires_grad or is_wrapper(outputs[i]) for i in (index, first)):
+    pair = outputs[index], outputs[first]
+    if any(captured.exit_of(output).requires_grad or is_wrapper(output) for output in pair):
         return None
     return alias_of(
         captured,
         index,
-        Start(OutputBase(first), outputs[first], relative_chain(recorded, outputs[first], value)),
+        Start(OutputBase(first), outputs[first], relative_chain(captured, outputs[first], value)),
         OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
         f"a view on the memory of result {first}",
     )
@@ -51,20 +49,18 @@ def _viewed_output(captured: Captured, value: Any, group: list[int]) -> int | No
     relatives = [
         i for i in group if view_base(outputs[i]) is base or shares_version_counter(outputs[i], value)
     ]
-    return next(
-        (i for i in relatives if _is_base_of_all(captured.recorded, outputs[i], outputs, relatives)), None
-    )
+    return next((i for i in relatives if _is_base_of_all(captured, outputs[i], relatives)), None)
 
 
-def _is_base_of_all(recorded: Recorded, start: Any, outputs: Sequence[Any], group: list[int]) -> bool:
+def _is_base_of_all(captured: Captured, start: Any, group: list[int]) -> bool:
     """Return True if view operators lead from a tensor to each output in `group`.
 
     Return False for one of several outputs of an operator such as `unbind`: as a value of its own, autograd
     would let a caller write to it, which eager forbids.
     """
-    if any(step.result is not None for step in recorded.tracked(start).chain):
+    if any(step.result is not None for step in captured.recorded.tracked(start).chain):
         return False
-    return all(relative_chain(recorded, start, outputs[i]) is not None for i in group)
+    return all(relative_chain(captured, start, captured.outputs[i]) is not None for i in group)
 
 
 def intermediate_base(captured: Captured, group: list[int]) -> Any:
@@ -87,7 +83,7 @@ def intermediate_base(captured: Captured, group: list[int]) -> Any:
         tensor for tensor in starts if recorded.tracked(tensor).storage is recorded.tracked(value).storage
     )
     fit = (tensor for tensor in on_it if shares_version_counter(tensor, value))
-    return next((tensor for tensor in fit if _is_base_of_all(recorded, tensor, outputs, group)), None)
+    return next((tensor for tensor in fit if _is_base_of_all(captured, tensor, group)), None)
 
 
 def graph_output_or_duplicate(
@@ -109,7 +105,7 @@ def graph_output_or_duplicate(
             return replace(info, detached_after=0)
     if len(group) > 1 or _is_expanded(value):
         builder.use_view_of_storage(value)
-    return graph_output(builder, index, value)
+    return graph_output(captured, builder, index)
 
 
 def _is_expanded(value: Any) -> bool:
@@ -117,16 +113,17 @@ def _is_expanded(value: Any) -> bool:
     return any(isinstance(stride, int) and stride == 0 for stride in value.stride())
 
 
-def graph_output(builder: Builder, index: int, value: Any) -> OutputAliasInfo:
+def graph_output(captured: Captured, builder: Builder, index: int) -> OutputAliasInfo:
     """Describe an output that the wrapper returns as the graph computed it."""
+    value = captured.outputs[index]
+    at_exit = captured.exit_of(value)
     node = value_of(builder, value)
     if isinstance(node, Wrapped):
         tensors = dict(inner_tensors(value))
         node = node.map(lambda path, inner: _with_strides_of(builder, inner, tensors[path]))
     else:
         node = _with_strides_of(builder, node, value)
-    base = value._base
-    unsafe = base is not None and value.requires_grad and base.requires_grad
+    unsafe = at_exit.requires_grad and at_exit.base_requires_grad
     reason = "its base does not leave the function" if unsafe else "memory of its own"
     output_type = OutputType.UNSAFE_VIEW_ALIAS if unsafe else OutputType.NON_ALIAS
     return OutputAliasInfo(
@@ -134,8 +131,8 @@ def graph_output(builder: Builder, index: int, value: Any) -> OutputAliasInfo:
         output_type=output_type,
         reason=reason,
         value=node,
-        requires_grad=value.requires_grad,
-        is_new_leaf=value.requires_grad and grad_fn_of(value) is None,
+        requires_grad=at_exit.requires_grad,
+        is_new_leaf=at_exit.requires_grad and at_exit.grad_fn is None,
         tensor=value,
     )
 

@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.output_diff import Start, alias_of, is_created_leaf, relative_chain
+from aotlens.analysis.output_diff import Start, alias_of, relative_chain
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.invalid_views import grad_fn_of
-from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.records import Captured, CapturedInput, OutputExit
 from aotlens.unsupported import unsupported
 
 
 def created_leaf_base(captured: Captured, value: Any) -> Any:
     """Return the function's own leaf that autograd knows as the base of the value; None for all others."""
     tracked = captured.recorded.find(value)
-    if tracked is None or not tracked.chain or not value.requires_grad:
+    if tracked is None or not tracked.chain or not captured.exit_of(value).requires_grad:
         return None
-    leaf = _leaf_behind(value, 2 * len(tracked.chain) + 2)
+    leaf = _leaf_behind(captured.exit_of(value), 2 * len(tracked.chain) + 2)
     tracked_leaf = captured.recorded.find(leaf)
     if leaf is value or tracked_leaf is None or tracked_leaf.storage is not tracked.storage:
         return None
@@ -30,7 +30,7 @@ def created_leaf_base(captured: Captured, value: Any) -> Any:
         for tensor in (captured_input.argument, captured_input.leaf, _base_of_input(captured_input))
     ):
         return None
-    return leaf if is_created_leaf(leaf) else None
+    return leaf if _is_created_leaf(leaf) else None
 
 
 def _base_of_input(captured_input: CapturedInput) -> Any:
@@ -38,15 +38,22 @@ def _base_of_input(captured_input: CapturedInput) -> Any:
     return captured_input.exit.view_base if captured_input.exit is not None else None
 
 
-def _leaf_behind(value: Any, most: int) -> Any:
+def _is_created_leaf(tensor: Any) -> bool:
+    """Return True if a tensor, which need not be an output, is a leaf and no view made with grad mode off."""
+    base = tensor._base
+    is_leaf = tensor.requires_grad and grad_fn_of(tensor) is None
+    return is_leaf and (base is None or not base.requires_grad)
+
+
+def _leaf_behind(at_exit: OutputExit, most: int) -> Any:
     """Return the leaf at the end of autograd's graph if no node on the way has several inputs; else None.
 
     The graph of a view of a view made with grad mode off ends at that view, which is no leaf.
     """
-    step = grad_fn_of(value)
+    step = at_exit.grad_fn
     for _ in range(most):
         if step is None:
-            return value._base
+            return at_exit.view_base
         leaf = getattr(step, "variable", None)
         if isinstance(leaf, torch.Tensor):
             return leaf
@@ -71,13 +78,13 @@ def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAli
         if _has_own_storage(captured, value):
             return None
         raise unsupported("view-of-created-leaf", captured.subject.span)
-    if passes_custom_function(grad_fn_of(value), []):
+    if passes_custom_function(captured.exit_of(value).grad_fn, []):
         raise unsupported("custom-view-of-created-leaf", captured.subject.span)
     of_input = captured.recorded.tracked(value).storage.inputs
     return alias_of(
         captured,
         index,
-        Start(OutputBase(leaf_index), leaf, relative_chain(captured.recorded, leaf, value)),
+        Start(OutputBase(leaf_index), leaf, relative_chain(captured, leaf, value)),
         OutputType.ALIAS_OF_INPUT if of_input else OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
         f"a view of result {leaf_index}, a leaf that the function makes",
     )

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputType
-from aotlens.capture.invalid_views import grad_fn_of, raises_on_grad_fn
-from aotlens.capture.recorded import Recorded
 from aotlens.capture.records import Captured
-from aotlens.capture.storage import Geometry, geometry_of, view_base
+from aotlens.capture.storage import Geometry, view_base
 from aotlens.capture.views import ViewStep
 from aotlens.torch_api.autograd import shares_version_counter
 from aotlens.unsupported import unsupported
@@ -31,8 +29,10 @@ def alias_of(
     captured: Captured, index: int, start: Start, output_type: OutputType, reason: str
 ) -> OutputAliasInfo:
     """Describe an output that the wrapper regenerates."""
-    value, is_leaf = captured.outputs[index], is_created_leaf(captured.outputs[index])
-    is_detached = (is_leaf or not value.requires_grad) and not is_linked(value, start.tensor)
+    value = captured.outputs[index]
+    at_exit = captured.exit_of(value)
+    is_leaf = at_exit.is_created_leaf
+    is_detached = (is_leaf or not at_exit.requires_grad) and not is_linked(captured, value, start.tensor)
     return OutputAliasInfo(
         index=index,
         output_type=output_type,
@@ -41,41 +41,32 @@ def alias_of(
         base=start.base,
         chain=start.chain or (),
         geometry=geometry_on_base(captured, start.chain, value, start.tensor),
-        requires_grad=id(value) in captured.outputs_requiring_grad,
-        detached_after=views_before_detach(captured.recorded, value, start.chain) if is_detached else None,
+        requires_grad=at_exit.is_differentiable,
+        detached_after=views_before_detach(captured, value, start.chain) if is_detached else None,
         has_own_version=not shares_version_counter(value, start.tensor),
-        viewed_without_grad=is_viewed_without_grad(value),
-        raises_on_use=raises_on_grad_fn(value),
+        viewed_without_grad=at_exit.is_viewed_without_grad,
+        raises_on_use=at_exit.raises_on_use,
         is_alias_leaf=is_leaf,
         tensor=value,
     )
 
 
-def is_linked(value: Any, base: Any) -> bool:
-    """Return True if autograd knows the value as a view of what the base is a view of, with one gradient.
+def is_linked(captured: Captured, value: Any, base: Any) -> bool:
+    """Return True if autograd knows the output as a view of what the base is a view of, with one gradient.
 
     The base's own tensor is no view of the hidden output that replaces it.
     """
-    start = view_base(value)
-    return value is not base and start is view_base(base) and (value.requires_grad or not start.requires_grad)
+    at_exit = captured.exit_of(value)
+    start = at_exit.view_base if at_exit.view_base is not None else value
+    has_one_gradient = at_exit.requires_grad or not at_exit.base_requires_grad
+    return value is not base and start is view_base(base) and has_one_gradient
 
 
-def is_created_leaf(value: Any) -> bool:
-    """Return True if the tensor is a leaf for autograd, and no view that was made with grad mode off."""
-    base = value._base
-    return value.requires_grad and grad_fn_of(value) is None and (base is None or not base.requires_grad)
-
-
-def is_viewed_without_grad(value: Any) -> bool:
-    """Return True if the tensor has no `grad_fn` because its view was made with grad mode off."""
-    base = value._base
-    return bool(value.requires_grad and grad_fn_of(value) is None and base is not None and base.requires_grad)
-
-
-def views_before_detach(recorded: Recorded, value: Any, chain: tuple[ViewStep, ...] | None) -> int:
-    """Return how many of the views from a base to a value precede the views of the detached tensor."""
-    steps, start = 1 if chain is None else len(chain), view_base(value)
-    if start is value:
+def views_before_detach(captured: Captured, value: Any, chain: tuple[ViewStep, ...] | None) -> int:
+    """Return how many of the views from a base to an output precede the views of the detached tensor."""
+    recorded, start = captured.recorded, captured.exit_of(value).view_base
+    steps = 1 if chain is None else len(chain)
+    if start is None:
         return steps
     tracked, under = recorded.tracked(value), recorded.tracked(start)
     if under.storage is not tracked.storage:
@@ -112,7 +103,7 @@ def geometry_on_base(
             tensor=name or "a tensor",
             reinterpretation=otherwise,
         )
-    return geometry_of(value)
+    return captured.exit_of(value).geometry
 
 
 def reinterpreted_as(value: Any, base: Any) -> str | None:
@@ -123,14 +114,14 @@ def reinterpreted_as(value: Any, base: Any) -> str | None:
     return None if alike else "its conjugate or negative"
 
 
-def relative_chain(recorded: Recorded, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
-    """Return the views that lead from `base` to `value`; None if only geometry describes `value`.
+def relative_chain(captured: Captured, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
+    """Return the views that lead from `base` to an output; None if only geometry describes it.
 
     Autograd also uses geometry for a view whose sizes changed with grad mode off.
     """
-    start, end = recorded.tracked(base).chain, recorded.tracked(value).chain
+    start, end = captured.recorded.tracked(base).chain, captured.recorded.tracked(value).chain
     if end[: len(start)] != start:
         return None
     steps = end[len(start) :]
     unseen = any(step.in_place and not step.grad_enabled for step in steps)
-    return None if unseen and value.requires_grad and grad_fn_of(value) is not None else steps
+    return None if unseen and captured.exit_of(value).has_grad_fn else steps

@@ -35,9 +35,7 @@ from aotlens.analysis.lost_hooks import check_hooks_on_views
 from aotlens.analysis.output_diff import (
     Start,
     alias_of,
-    is_created_leaf,
     is_linked,
-    is_viewed_without_grad,
     relative_chain,
 )
 from aotlens.analysis.records import (
@@ -53,10 +51,8 @@ from aotlens.analysis.records import (
 from aotlens.analysis.storage_swaps import StorageSwaps, nearest_input, storage_swap_base
 from aotlens.capture.builder import Builder
 from aotlens.capture.graph import PLAIN
-from aotlens.capture.invalid_views import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.recorded import StorageState
-from aotlens.capture.records import Captured
-from aotlens.capture.storage import view_base
+from aotlens.capture.records import Captured, OutputExit
 from aotlens.capture.subclasses import is_wrapper, value_of
 from aotlens.capture.views import ViewStep
 from aotlens.torch_api.dynamo.state import is_opaque_value
@@ -91,7 +87,7 @@ def analyse_outputs(
         if of_leaf is not None:
             alias_infos.append(of_leaf)
         elif id(value) in owners:
-            alias_infos.append(_is_input(captured, index, value, owners[id(value)]))
+            alias_infos.append(_is_input(captured, index, owners[id(value)]))
         elif inside is not None:
             alias_infos.append(_alias_inside_wrapper(captured, builder, index, inside))
         elif (owner := storage_swap_base(captured, storage_swaps, value)) is not None:
@@ -99,7 +95,7 @@ def analyse_outputs(
         elif storage.inputs:
             alias_infos.append(_alias_of_input(captured, builder, index, storage_swaps, same))
         elif same is not None:
-            alias_infos.append(_duplicate(index, value, same))
+            alias_infos.append(_duplicate(captured, index, same))
         else:
             alias_infos.append(_intermediate(captured, builder, index, groups[id(storage)], bases))
     check_hooks_on_views(captured, alias_infos, bases)
@@ -180,14 +176,15 @@ def _alias_inside_wrapper(
         raise unsupported(
             "output-shares-inner-tensor", storage.writes[-1].origin.location.innermost, tensor=name
         )
-    graph_value = graph_output(builder, index, captured.outputs[index])
+    graph_value = graph_output(captured, builder, index)
     reason = f"shares memory with `{name}` inside a wrapper, which autograd does not see"
     return replace(
         graph_value, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, base=InputBase(input_index)
     )
 
 
-def _duplicate(index: int, value: Any, same: int) -> OutputAliasInfo:
+def _duplicate(captured: Captured, index: int, same: int) -> OutputAliasInfo:
+    value = captured.outputs[index]
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
@@ -195,19 +192,20 @@ def _duplicate(index: int, value: Any, same: int) -> OutputAliasInfo:
         value=None,
         base=OutputBase(same),
         same_object_as=same,
-        requires_grad=value.requires_grad,
+        requires_grad=captured.exit_of(value).requires_grad,
         tensor=value,
     )
 
 
-def _is_input(captured: Captured, index: int, value: Any, input_index: int) -> OutputAliasInfo:
+def _is_input(captured: Captured, index: int, input_index: int) -> OutputAliasInfo:
+    value = captured.outputs[index]
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.IS_INPUT,
         reason=f"`{captured.inputs[input_index].slot.name}` itself is returned",
         value=None,
         base=InputBase(input_index),
-        requires_grad=value.requires_grad,
+        requires_grad=captured.exit_of(value).requires_grad,
         tensor=value,
     )
 
@@ -220,19 +218,20 @@ def _alias_of_input(
     input_index = nearest_input(captured, value, storage)
     captured_input = captured.inputs[input_index]
     check_output_grad_fn(captured, captured_input, value)
-    if value.requires_grad and grad_fn_of(value) is None:
-        check_view_not_written(value, storage)
+    at_exit = captured.exit_of(value)
+    if at_exit.requires_grad and at_exit.grad_fn is None:
+        check_view_not_written(captured, value, storage)
     is_swapped = input_index in storage_swaps.by_input
-    before = recorded.is_view_of_detached(value) and view_base(value) is captured_input.argument
+    before = recorded.is_view_of_detached(value) and at_exit.view_base is captured_input.argument
     chain: tuple[ViewStep, ...] | None
     if is_swapped:  # regenerated before the storage swap, from the former storage
         start, end = captured_input.initial_chain, recorded.tracked(value).chain
         chain = end[len(start) :] if end[: len(start)] == start else None
     else:
-        chain = relative_chain(captured.recorded, captured_input.argument, value)
+        chain = relative_chain(captured, captured_input.argument, value)
     if same is None and is_custom_function_view(captured, captured_input, value):
         return custom_function_view(captured, builder, index, value, input_index)
-    leaf, linked = is_created_leaf(value), is_linked(value, captured_input.argument)
+    leaf, linked = at_exit.is_created_leaf, is_linked(captured, value, captured_input.argument)
     if linked and chain == () and not captured_input.at_exit.requires_grad:
         chain = None  # another tensor over all of it, which autograd knows as a view: made by `set_`
     view = _view_of_input(captured, index, input_index, chain)
@@ -269,7 +268,7 @@ def _view_after_storage_swap(
     value = captured.outputs[index]
     if same is None and is_custom_function_view(captured, captured.inputs[input_index], value):
         return custom_function_view(captured, builder, index, value, input_index)
-    chain = relative_chain(captured.recorded, captured.inputs[input_index].argument, value)
+    chain = relative_chain(captured, captured.inputs[input_index].argument, value)
     view = _view_of_input(captured, index, input_index, chain)
     return replace(view, same_object_as=same, is_alias_leaf=view.is_alias_leaf and same is None)
 
@@ -283,8 +282,8 @@ def _intermediate(
     of_function = view_of_intermediate(captured, builder, index, group, base)
     if of_function is not None:
         return of_function
-    alone = len(group) == 1 and not is_viewed_without_grad(value)
-    needs_no_base = alone or not any(_has_grad_fn(captured.outputs[i]) for i in group)
+    alone = len(group) == 1 and not captured.exit_of(value).is_viewed_without_grad
+    needs_no_base = alone or not any(_has_grad_fn(captured, i) for i in group)
     if needs_no_base and base is None:
         start = intermediate_base(captured, group) if index == group[0] else None
         if start is None:
@@ -296,7 +295,7 @@ def _intermediate(
     if base is None:
         base = bases.set(storage, _choose_base(captured, builder, group, storage, bases))
     if isinstance(base, OutputBase) and base.index == index:
-        return graph_output(builder, index, value)
+        return graph_output(captured, builder, index)
     output_type = OutputType.ALIAS_OF_INTERMEDIATE
     if isinstance(base, OutputBase):
         output_type = OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT
@@ -305,16 +304,17 @@ def _intermediate(
     base_tensor = bases.tensor(base)
     if base_tensor is None:
         base_tensor = storage.base_tensor
-    chain = relative_chain(captured.recorded, base_tensor, value)
+    chain = relative_chain(captured, base_tensor, value)
     if isinstance(base, IntermediateBaseOf) and bases.hidden[base.index].value is storage.base:
         chain = tracked.chain  # of a storage swap: from the storage's first tensor in its first geometry
     reason = "shares memory with another output, so it is regenerated from their common base"
     return alias_of(captured, index, Start(base, base_tensor, chain), output_type, reason)
 
 
-def _has_grad_fn(value: Any) -> bool:
+def _has_grad_fn(captured: Captured, index: int) -> bool:
     """Return True if the output has a `grad_fn`, or only lacks one since its view ran with grad mode off."""
-    return bool(value.requires_grad and grad_fn_of(value) is not None) or is_viewed_without_grad(value)
+    at_exit = captured.exit_of(captured.outputs[index])
+    return at_exit.has_grad_fn or at_exit.is_viewed_without_grad
 
 
 def _choose_base(
@@ -323,20 +323,22 @@ def _choose_base(
     """Choose a group's base: a differentiable output that covers the storage, else a hidden output."""
     for index in group:
         value = captured.outputs[index]
-        has_grad_fn = grad_fn_of(value) is not None and not captured.recorded.tracked(value).chain
-        if has_grad_fn and is_graph_start(captured, view_base(value), storage):
+        at_exit = captured.exit_of(value)
+        has_grad_fn = at_exit.grad_fn is not None and not captured.recorded.tracked(value).chain
+        start = at_exit.view_base if at_exit.view_base is not None else value
+        if has_grad_fn and is_graph_start(captured, start, storage):
             return OutputBase(index)
     if not storage.base_tensor.requires_grad:
         raise unsupported("custom-views-of-intermediate", captured.subject.span)
-    cut_off = all(_is_cut_off(captured.outputs[index]) for index in group)
+    cut_off = all(_is_cut_off(captured.exit_of(captured.outputs[index])) for index in group)
     return bases.hide(BaseInfo(value_of(builder, storage.base_tensor), storage.base_tensor, cut_off))
 
 
-def _is_cut_off(value: Any) -> bool:
+def _is_cut_off(at_exit: OutputExit) -> bool:
     """Return True if a view between the output and its base ran with grad mode off."""
-    step = grad_fn_of(value)
+    step = at_exit.grad_fn
     while step is not None:
         if len(step.next_functions) != 1:
             return False
         step = step.next_functions[0][0]
-    return not raises_on_grad_fn(value)
+    return not at_exit.raises_on_use

@@ -100,13 +100,17 @@ class StorageSwaps:
         """Return the storage's first tensor if an output with a gradient is on the storage; else None."""
         outputs = self._captured.outputs_in(storage)
         views = (value for value in outputs if view_base(value) is view_base(storage.base_tensor))
-        return storage.base_tensor if any(value.requires_grad for value in views) else None
+        return (
+            storage.base_tensor
+            if any(self._captured.exit_of(value).requires_grad for value in views)
+            else None
+        )
 
 
 def storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: Any) -> int | None:
     """Return the input whose swapped storage and autograd base the output shares; None if there is none."""
     storage = captured.recorded.tracked(value).storage
-    for input_index in storage_swaps.by_input if value._base is not None else ():
+    for input_index in storage_swaps.by_input if captured.exit_of(value).view_base is not None else ():
         argument = captured.inputs[input_index].argument
         if (
             view_base(value) is view_base(argument)
@@ -125,7 +129,7 @@ def nearest_input(captured: Captured, value: Any, storage: StorageState) -> int:
         captured_input = captured.inputs[input_index]
         start = chains[input_index]
         is_related = view_base(captured_input.argument) is view_base(value)
-        gains_grad = captured_input.at_exit.requires_grad and not value.requires_grad
+        gains_grad = captured_input.at_exit.requires_grad and not captured.exit_of(value).requires_grad
         return not is_related, end[: len(start)] != start, gains_grad, len(end) - len(start)
 
     return min(chains, key=distance)

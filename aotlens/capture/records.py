@@ -4,7 +4,7 @@ Invariant: nothing in `Captured` changes after capture; the recording that stays
 capture returns beside it and no field here leads to.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, Literal
@@ -74,6 +74,44 @@ class InputExit:
     @property
     def geometry(self) -> Geometry:
         return self.state.geometry
+
+
+@dataclass(frozen=True, slots=True)
+class OutputExit:
+    """One output that is a tensor, when the function has returned: what all later stages read of it."""
+
+    is_differentiable: bool
+    """Whether the function returned it requiring grad.
+
+    A fake view of a detached tensor loses its `grad_fn`, and `requires_grad`, when it is asked for after a
+    write without grad, unlike eager's view.
+    """
+    requires_grad: bool
+    """As autograd has it afterwards, like all that follows."""
+    grad_fn: Any
+    """None for a leaf, for a view made with grad mode off, and where autograd raises."""
+    raises_on_use: bool
+    """Whether autograd raises when it is asked for the `grad_fn`."""
+    view_base: Any
+    """The tensor of which autograd has it as a view; None if it is none."""
+    base_requires_grad: bool
+    """Whether that tensor requires grad."""
+    geometry: Geometry | None
+    """None for a tensor without strides."""
+
+    @property
+    def has_grad_fn(self) -> bool:
+        return self.requires_grad and self.grad_fn is not None
+
+    @property
+    def is_created_leaf(self) -> bool:
+        """Whether it is a leaf for autograd, and no view that was made with grad mode off."""
+        return self.requires_grad and self.grad_fn is None and not self.base_requires_grad
+
+    @property
+    def is_viewed_without_grad(self) -> bool:
+        """Whether it has no `grad_fn` because its view was made with grad mode off."""
+        return self.requires_grad and self.grad_fn is None and self.base_requires_grad
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,12 +306,8 @@ class Captured:
     """The flat inputs, then the synthetic bases that are not inputs themselves."""
     outputs: tuple[Any, ...]
     """The flat results of the user's function."""
-    outputs_requiring_grad: frozenset[int]
-    """Identities of the outputs that required grad when the function returned.
-
-    A fake view of a detached tensor loses its grad_fn when it is asked for after a write without grad, unlike
-    eager's view.
-    """
+    output_exits: Mapping[int, OutputExit]
+    """The states of the outputs that are tensors, by their identities."""
     output_names: tuple[str, ...]
     structure: Structure
     recorded: Recorded
@@ -312,6 +346,10 @@ class Captured:
     def is_symbolic(self) -> bool:
         """Whether there are symbolic sizes or numbers."""
         return self.fake_mode.shape_env is not None
+
+    def exit_of(self, output: Any) -> OutputExit:
+        """Return the state at exit of an output that is a tensor."""
+        return self.output_exits[id(output)]
 
     def inputs_on(self, storage: StorageState) -> dict[int, tuple[ViewStep, ...]]:
         """Return the inputs that came with a storage, each with the views that lead to it there."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ from aotlens.capture.hop.region_gradient import record_region_call
 from aotlens.capture.hop.triton_kernels import launch_as_operator
 from aotlens.capture.inputs.attachments import reject_attachments, reject_retain_grad
 from aotlens.capture.inputs.base_selection import inputs_with_bases
-from aotlens.capture.inputs.exit_state import grad_fns_at_exit, with_exit
+from aotlens.capture.inputs.exit_state import grad_fns_at_exit, output_exit, with_exit
 from aotlens.capture.inputs.fake_inputs import captured_inputs, make_inputs
 from aotlens.capture.modes import Settings, check_modes_restored, current_modes, isolated_from_caller
 from aotlens.capture.mutations.in_place import check_intermediate_views
@@ -111,11 +112,16 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
             with_exit(recorder, captured_input, grad_fn, snapshot)
             for captured_input, grad_fn in zip(inputs, grad_fns, strict=True)
         )
+        output_exits = {
+            id(value): output_exit(value, id(value) in requiring_grad)
+            for value in outputs
+            if isinstance(value, torch.Tensor)
+        }
     return Captured(
         subject=subject,
         inputs=final_inputs,
         outputs=outputs,
-        outputs_requiring_grad=requiring_grad,
+        output_exits=MappingProxyType(output_exits),
         output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
         structure=Structure(call.arguments, spec, (), *_updates(changes)),
         recorded=snapshot.take(_known_tensors(recorder, outputs)),

@@ -1,4 +1,4 @@
-"""The state of each input when the function has returned.
+"""The state of each input and output when the function has returned.
 
 Invariant: it is taken once, at the end of capture; eager's own bookkeeping on the fake tensors (`grad_fn`,
 version counter, sizes) is the evidence, and no rule is about a single operator.
@@ -12,9 +12,16 @@ import torch
 
 from aotlens.capture.events import EventKind
 from aotlens.capture.graph import Recording
-from aotlens.capture.invalid_views import grad_fn_of
+from aotlens.capture.invalid_views import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.recorded import Snapshot
-from aotlens.capture.records import AutogradChange, CapturedInput, InputExit, InputState, OpenInput
+from aotlens.capture.records import (
+    AutogradChange,
+    CapturedInput,
+    InputExit,
+    InputState,
+    OpenInput,
+    OutputExit,
+)
 from aotlens.capture.storage import geometry_of
 
 
@@ -65,6 +72,24 @@ def with_exit(
         gradient_leaf=_gradient_leaf(captured_input, autograd),
     )
     return CapturedInput(**{**facts, "storage": snapshot.storage(captured_input.storage), "exit": at_exit})
+
+
+def output_exit(tensor: Any, is_differentiable: bool) -> OutputExit:
+    """Return the state of an output; autograd may regenerate a view's `grad_fn`.
+
+    Raises:
+        UnsupportedError: a view cannot be regenerated, since its base changed its sizes or strides.
+    """
+    grad_fn, base = grad_fn_of(tensor), tensor._base
+    return OutputExit(
+        is_differentiable=is_differentiable,
+        requires_grad=tensor.requires_grad,
+        grad_fn=grad_fn,
+        raises_on_use=grad_fn is None and raises_on_grad_fn(tensor),
+        view_base=base,
+        base_requires_grad=base is not None and base.requires_grad,
+        geometry=geometry_of(tensor) if tensor.layout is torch.strided else None,
+    )
 
 
 def _autograd_change(recording: Recording, captured_input: OpenInput, grad_fn: Any) -> AutogradChange:
