@@ -32,7 +32,7 @@ def check_view_storage(captured: Captured, value: Any) -> None:
         and not _can_view_before_detach(captured, value)
     ):
         raise unsupported("view-before-detach", captured.span_of(EventKind.DETACH, base))
-    start = value if base is None else base
+    start = at_exit.start
     if not at_exit.requires_grad or not recorded.events.has(EventKind.STORAGE_SWAP, start):
         return _check_shares_base_storage(captured, value)
     if start.requires_grad and grad_fn_of(start) is not None and gradient_sizes(start) != tuple(start.shape):
@@ -92,10 +92,10 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
             captured.span_of(EventKind.DETACH, captured_input.argument),
             input=captured_input.slot.name,
         )
-    if at_exit.requires_grad and captured.recorded.events.has(EventKind.STORAGE_SWAP, view_base(value)):
+    if at_exit.requires_grad and captured.recorded.events.has(EventKind.STORAGE_SWAP, at_exit.start):
         raise unsupported(
             "output-on-input-storage",
-            span_of_storage_swap(captured, view_base(value)),
+            span_of_storage_swap(captured, at_exit.start),
             input=captured_input.slot.name,
         )
 
@@ -108,7 +108,7 @@ def check_not_detached(captured: Captured, value: Any) -> None:
     """
     if not _starts_at_detached_tensor(captured, value):
         return
-    start, recorded = view_base(value), captured.recorded
+    start, recorded = captured.exit_of(value).start, captured.recorded
     span = recorded.events.span(EventKind.STORAGE_SWAP, start) or span_of_writes(
         recorded.tracked(start).storage.writes
     )
@@ -116,7 +116,7 @@ def check_not_detached(captured: Captured, value: Any) -> None:
 
 
 def _starts_at_detached_tensor(captured: Captured, value: Any) -> bool:
-    start, recorded = view_base(value), captured.recorded
+    start, recorded = captured.exit_of(value).start, captured.recorded
     if not captured.exit_of(value).requires_grad or is_wrapper(value) or grad_fn_of(start) is None:
         return False
     if any(

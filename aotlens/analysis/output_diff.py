@@ -57,9 +57,8 @@ def is_linked(captured: Captured, value: Any, base: Any) -> bool:
     The base's own tensor is no view of the hidden output that replaces it.
     """
     at_exit = captured.exit_of(value)
-    start = at_exit.view_base if at_exit.view_base is not None else value
     has_one_gradient = at_exit.requires_grad or not at_exit.base_requires_grad
-    return value is not base and start is view_base(base) and has_one_gradient
+    return value is not base and at_exit.start is view_base(base) and has_one_gradient
 
 
 def views_before_detach(captured: Captured, value: Any, chain: tuple[ViewStep, ...] | None) -> int:

@@ -325,8 +325,7 @@ def _choose_base(
         value = captured.outputs[index]
         at_exit = captured.exit_of(value)
         has_grad_fn = at_exit.grad_fn is not None and not captured.recorded.tracked(value).chain
-        start = at_exit.view_base if at_exit.view_base is not None else value
-        if has_grad_fn and is_graph_start(captured, start, storage):
+        if has_grad_fn and is_graph_start(captured, at_exit.start, storage):
             return OutputBase(index)
     if not storage.base_tensor.requires_grad:
         raise unsupported("custom-views-of-intermediate", captured.subject.span)

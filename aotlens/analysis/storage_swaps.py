@@ -98,13 +98,9 @@ class StorageSwaps:
 
     def _differentiable(self, storage: StorageState) -> Any:
         """Return the storage's first tensor if an output with a gradient is on the storage; else None."""
-        outputs = self._captured.outputs_in(storage)
-        views = (value for value in outputs if view_base(value) is view_base(storage.base_tensor))
-        return (
-            storage.base_tensor
-            if any(self._captured.exit_of(value).requires_grad for value in views)
-            else None
-        )
+        exits = [self._captured.exit_of(output) for output in self._captured.outputs_in(storage)]
+        views = [at_exit for at_exit in exits if at_exit.start is view_base(storage.base_tensor)]
+        return storage.base_tensor if any(at_exit.requires_grad for at_exit in views) else None
 
 
 def storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: Any) -> int | None:
@@ -113,7 +109,7 @@ def storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: An
     for input_index in storage_swaps.by_input if captured.exit_of(value).view_base is not None else ():
         argument = captured.inputs[input_index].argument
         if (
-            view_base(value) is view_base(argument)
+            captured.exit_of(value).start is view_base(argument)
             and captured.inputs[input_index].at_exit.storage is storage
         ):
             return input_index
@@ -128,7 +124,7 @@ def nearest_input(captured: Captured, value: Any, storage: StorageState) -> int:
     def distance(input_index: int) -> tuple[bool, bool, bool, int]:
         captured_input = captured.inputs[input_index]
         start = chains[input_index]
-        is_related = view_base(captured_input.argument) is view_base(value)
+        is_related = view_base(captured_input.argument) is captured.exit_of(value).start
         gains_grad = captured_input.at_exit.requires_grad and not captured.exit_of(value).requires_grad
         return not is_related, end[: len(start)] != start, gains_grad, len(end) - len(start)
 

@@ -80,6 +80,7 @@ class InputExit:
 class OutputExit:
     """One output that is a tensor, when the function has returned: what all later stages read of it."""
 
+    tensor: Any
     is_differentiable: bool
     """Whether the function returned it requiring grad.
 
@@ -98,6 +99,11 @@ class OutputExit:
     """Whether that tensor requires grad."""
     geometry: Geometry | None
     """None for a tensor without strides."""
+
+    @property
+    def start(self) -> Any:
+        """The tensor of which autograd has it as a view, or the tensor itself."""
+        return self.tensor if self.view_base is None else self.view_base
 
     @property
     def has_grad_fn(self) -> bool:

@@ -82,6 +82,7 @@ def output_exit(tensor: Any, is_differentiable: bool) -> OutputExit:
     """
     grad_fn, base = grad_fn_of(tensor), tensor._base
     return OutputExit(
+        tensor=tensor,
         is_differentiable=is_differentiable,
         requires_grad=tensor.requires_grad,
         grad_fn=grad_fn,
