@@ -43,20 +43,30 @@ def _added_up(search: Search, order: Sequence[Tested], target: Target) -> Tested
     """Return the first single one that reaches the target, or add them up in this order."""
     reaching = [tested for tested in order if target.is_reached(tested.fit)]
     best = lowest = (reaching or order)[0]
-    for single in [*order] * ROUNDS:
+    additions = [*order] * ROUNDS
+    for index, single in enumerate(additions):
         if target.is_reached(best.fit):
             break
-        (added,) = single.chosen
-        if added in best.chosen or not _lowers_what_exceeds(search.base, single.fit, best.fit, target):
+        chosen = _with(search, best, single, target)
+        if chosen is None:
             continue
-        others = tuple(proposal for proposal in best.chosen if _are_compatible(proposal, added))
-        if others:
-            search.say(f"{counted(len(others) + 1, 'edit')} together")
-        together = search.tested((*others, added))
+        following = (_with(search, best, each, target) for each in additions[index:])
+        search.start(filter(None, following))
+        if len(chosen) > 1:
+            search.say(f"{counted(len(chosen), 'edit')} together")
+        together = search.tested(chosen)
         if together is not None and target.excess_bytes(together.fit) < target.excess_bytes(best.fit):
             best = together
         lowest = min(lowest, best, key=lambda tested: target.bytes_of(tested.fit))
     return _pruned(search, best if target.is_reached(best.fit) else lowest, target)
+
+
+def _with(search: Search, best: Tested, single: Tested, target: Target) -> tuple[Proposal, ...] | None:
+    """Return the proposals of a combination and one more, which replaces those that it excludes."""
+    (added,) = single.chosen
+    if added in best.chosen or not _lowers_what_exceeds(search.base, single.fit, best.fit, target):
+        return None
+    return (*(proposal for proposal in best.chosen if _are_compatible(proposal, added)), added)
 
 
 def _are_compatible(proposal: Proposal, other: Proposal) -> bool:

@@ -94,9 +94,11 @@ def _judge_singles(search: Search) -> None:
 
 def _test_singles(search: Search, target: Target | None) -> None:
     """Run the proposals that were not run and may be useful, each alone, the cheapest kinds first."""
-    for proposal in sorted(search.proposals, key=_least_cost):
-        if proposal in search.tried or _is_useless(search, proposal, target):
+    ordered = sorted(search.proposals, key=_least_cost)
+    for index, proposal in enumerate(ordered):
+        if not _is_promising(search, proposal, target):
             continue
+        search.start((each,) for each in ordered[index:] if _is_promising(search, each, target))
         search.tried.add(proposal)
         search.say(f"{len(search.tried)} of at most {len(search.proposals)}: {proposal.title}")
         tested = search.tested((proposal,))
@@ -104,6 +106,11 @@ def _test_singles(search: Search, target: Target | None) -> None:
             search.singles.append(tested)
             if _is_often_different(search, proposal):
                 search.judgement(tested)
+
+
+def _is_promising(search: Search, proposal: Proposal, target: Target | None) -> bool:
+    """Return True if what is known does not speak against running the proposal."""
+    return proposal not in search.tried and not _is_useless(search, proposal, target)
 
 
 def _is_often_different(search: Search, proposal: Proposal) -> bool:

@@ -3,7 +3,7 @@
 Invariant: each combination is run and compared once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from aotlens.fit.advice.comparison import Judgement, judged
@@ -52,6 +52,10 @@ class Search:
     _judgements: dict[tuple[Proposal, ...], Judgement] = field(default_factory=dict)
     _reference: TrainingOutcome | None = None
     _noise: TrainingOutcome | None = None
+
+    def start(self, each: Iterable[tuple[Proposal, ...]]) -> None:
+        """Start to run the script with each of these edits, as far as cores are free."""
+        self.trials.start_fits(filter(None, map(self.script.with_edits, each)))
 
     def tested(self, chosen: tuple[Proposal, ...]) -> Tested | None:
         """Run the script with these proposals; None if they cannot be made together, or it fails."""

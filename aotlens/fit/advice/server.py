@@ -1,15 +1,18 @@
 """The child process that loads torch once, and runs each trial of a script in a fork of its own.
 
-Invariant: no user code runs in this process, so every trial starts from the same state.
+Invariant: no user code runs in this process, so every trial starts from the same state.  Trials run side by
+side; whoever asks for them limits how many.
 """
 
 import importlib
 import json
 import os
+import select
 import signal
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,35 +39,61 @@ POLL_S = 0.01
 
 
 def main() -> int:
-    """Run one job for each line of stdin, and write one line with its exit code; None for a timeout."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    """Run a job for each line of stdin; write a line with its number and exit code, None for a timeout."""
+    answers = os.dup(sys.stdout.fileno())
     for name in (*LIBRARIES, *CHILDREN.values()):
         importlib.import_module(name)
-    for line in sys.stdin:
-        code = _run(json.loads(line))
-        answers.write(json.dumps(code) + "\n")
-        answers.flush()
-    return 0
-
-
-def _run(request: dict[str, Any]) -> int | None:
-    pid = os.fork()
-    if not pid:
-        _become(request["kind"], request["folder"])
-    with suppress(OSError):  # whichever of the two processes comes first makes the group
-        os.setpgid(pid, pid)
-    deadline = time.monotonic() + request["limit_s"]
-    status: int | None = None
+    forks, received = Forks(), b""
     try:
-        while status is None and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-            ended, answer = os.waitpid(pid, os.WNOHANG)
-            status = answer if ended else None
-    finally:
-        if status is None:  # it takes too long, or the user has interrupted this process
-            os.killpg(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-    return None if status is None else os.waitstatus_to_exitcode(status)
+        while True:
+            if select.select([0], [], [], POLL_S if forks.running else None)[0]:
+                text = os.read(0, 1 << 16)
+                if not text:
+                    return 0
+                *lines, received = (received + text).split(b"\n")
+                for line in lines:
+                    forks.start(json.loads(line))
+            for answer in forks.ended():
+                os.write(answers, json.dumps(answer).encode() + b"\n")
+    finally:  # nobody waits for what still runs, or the user has interrupted this process
+        forks.kill()
+
+
+@dataclass(slots=True)
+class Forks:
+    """The trials that run, by their process: each one's number and deadline."""
+
+    running: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    def start(self, request: dict[str, Any]) -> None:
+        pid = os.fork()
+        if not pid:
+            _become(request["kind"], request["folder"])
+        with suppress(OSError):  # whichever of the two processes comes first makes the group
+            os.setpgid(pid, pid)
+        self.running[pid] = (request["number"], time.monotonic() + request["limit_s"])
+
+    def ended(self) -> list[tuple[int, int | None]]:
+        """Return the number and exit code of each trial that has ended, and end those that take too long."""
+        answers: list[tuple[int, int | None]] = []
+        for pid, (number, deadline) in tuple(self.running.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                answers.append((number, os.waitstatus_to_exitcode(status)))
+                del self.running[pid]
+            elif time.monotonic() > deadline:
+                self._kill(pid)
+                answers.append((number, None))
+        return answers
+
+    def kill(self) -> None:
+        for pid in tuple(self.running):
+            self._kill(pid)
+
+    def _kill(self, pid: int) -> None:
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        del self.running[pid]
 
 
 def _become(kind: str, folder: str) -> NoReturn:

@@ -54,6 +54,8 @@ class Recorder:
         """The modules that register buffers, by their class and the buffer's name, in the script's order."""
 
     def buffer_is_registered(self, module: nn.Module, name: str, buffer: Any) -> None:
+        if torch.compiler.is_compiling():  # or Dynamo would guard on what this changes, and recompile
+            return
         if not isinstance(module, GraphModule):  # those belong to compilations, which the reference lacks
             key = f"{type(module).__module__}.{type(module).__qualname__}.{name}"
             self._buffers.setdefault(key, []).append(weakref.ref(module))

@@ -4,10 +4,11 @@ Invariant: no file of the user's is written; a trial that fails or takes too lon
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +29,20 @@ LIMIT_S = 120.0
 SERVER = "aotlens.fit.advice.server"
 
 
+MOST_SIDE_BY_SIDE = 8
+"""How many trials run at once, on a machine with so many cores."""
+
+Texts = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A job that the server was asked for."""
+
+    number: int
+    folder: str
+
+
 @dataclass(slots=True)
 class Trials:
     """All runs for one script; mutable, because runs are numbered and the reference is made once."""
@@ -37,21 +52,34 @@ class Trials:
     process: "subprocess.Popen[str]"
     limit_s: float = LIMIT_S
     runs: int = 0
-    _fits: dict[tuple[tuple[str, str], ...], Fit | None] = field(default_factory=dict)
+    _fits: dict[Texts, Fit | None] = field(default_factory=dict)
+    _started: dict[Texts, Run] = field(default_factory=dict)
+    """Memory that nobody has asked for yet."""
+    _ended: set[int] = field(default_factory=set)
+
+    def start_fits(self, each: Iterable[Mapping[str, str]]) -> None:
+        """Start to measure the memory of edited scripts that will be asked for, as far as cores are free."""
+        for texts in each:
+            if len(self._started) >= min(_cores(), MOST_SIDE_BY_SIDE):
+                return
+            key = tuple(sorted(texts.items()))
+            if key not in self._fits and key not in self._started:
+                self._started[key] = self._start_fit(texts)
 
     def fit(self, texts: Mapping[str, str]) -> Fit | None:
         """Return the memory of the edited script; None if it fails or its steps do not repeat."""
         key = tuple(sorted(texts.items()))
         if key not in self._fits:
-            self._fits[key] = self._fit(texts)
+            run = self._started.pop(key, None) or self._start_fit(texts)
+            observed = read_observation(self._finished(run))
+            if observed is None or observed.failure is not None or observed.report is None:
+                self._fits[key] = None
+            else:
+                self._fits[key] = observed.report.fit
         return self._fits[key]
 
-    def _fit(self, texts: Mapping[str, str]) -> Fit | None:
-        folder = self._run("fit", replace(self.job, texts=dict(texts), to_end=False))
-        observed = read_observation(folder)
-        if observed is None or observed.failure is not None or observed.report is None:
-            return None
-        return observed.report.fit
+    def _start_fit(self, texts: Mapping[str, str]) -> Run:
+        return self._start("fit", replace(self.job, texts=dict(texts), to_end=False))
 
     def names(self) -> NamesOutcome:
         """Return the names at the first backward of the script as it is."""
@@ -77,17 +105,32 @@ class Trials:
         return replace(decode_record(TrainingOutcome, data), printed=tuple(printed.splitlines()))
 
     def _run(self, kind: str, job: Any) -> str:
+        return self._finished(self._start(kind, job))
+
+    def _start(self, kind: str, job: Any) -> Run:
         self.runs += 1
-        folder = tempfile.mkdtemp(dir=self.folder)
-        write_job(folder, job)
+        run = Run(self.runs, tempfile.mkdtemp(dir=self.folder))
+        write_job(run.folder, job)
+        request = {"number": run.number, "kind": kind, "folder": run.folder, "limit_s": self.limit_s}
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         if self.process.poll() is None:  # the jobs of a server that was killed have no result
-            request = json.dumps({"kind": kind, "folder": folder, "limit_s": self.limit_s})
-            self.process.stdin.write(request + "\n")
+            self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
-            self.process.stdout.readline()
-        return folder
+        return run
+
+    def _finished(self, run: Run) -> str:
+        """Wait for the end of a run, and return its folder."""
+        assert self.process.stdout is not None
+        while run.number not in self._ended:
+            answer = self.process.stdout.readline()
+            if not answer:
+                break
+            self._ended.add(json.loads(answer)[0])
+        return run.folder
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
