@@ -35,9 +35,7 @@ def convolution_bytes(node: Node) -> int:
     if node.args[6]:  # transposed: copied in two steps
         return 2 * made
     packed = _packed(node.val)
-    operands = (dense_bytes(activation) if number(activation.shape[1]) % _block() == 0 else 0) + dense_bytes(
-        weight
-    )
+    operands = _packed_input(activation, weight) + _packed_weight(activation, weight)
     return max(operands + packed - made, packed)
 
 
@@ -55,12 +53,20 @@ def convolution_backward_bytes(node: Node) -> int:
     strided = any(number(step) != 1 for step in node.args[4])
     steps = [0]
     if for_input:
-        again = 3 * inner if strided and not node.args[7] else 2 * inner
+        copies = strided and not node.args[7] and not _is_depthwise(activation, weight)
+        again = 3 * inner if copies else _packed(activation) + inner
         packed = 0 if node.args[7] else _packed(gradient)
-        steps += [packed + _packed_weight(weight) + _packed(activation), again]
+        steps += [packed + _packed_weight(activation, weight, fills=True) + _packed(activation), again]
     if for_weight:
-        steps.append((inner if for_input else 0) + outer + inner + weights)
+        packed = outer if node.args[7] else _packed(gradient)
+        inputs = inner if node.args[7] else _packed_input(activation, weight)
+        steps.append((inner if for_input else 0) + packed + inputs + _packed_weight(activation, weight))
     return max(0, copied + max(steps) - results)
+
+
+HALF_BLOCK = 8
+MOST_PLAIN = 3
+"""Channels of an input that oneDNN does not pack, unless each element of the result reads one position."""
 
 
 def _block() -> int:
@@ -72,14 +78,42 @@ def _packed(tensor: Any) -> int:
     return _filled(dense_bytes(tensor), number(tensor.shape[1]))
 
 
-def _packed_weight(weight: Any) -> int:
+def _input_block(activation: Any, weight: Any) -> int:
+    """Return the channels in a block of a packed input; 0 if the input is not packed.
+
+    Measured with torch 2.13: an input of few channels has blocks of 8, or none, unless the window is one
+    position.
+    """
+    channels = number(activation.shape[1])
+    is_one_position = all(number(size) == 1 for size in weight.shape[2:])
+    if is_one_position or _is_depthwise(activation, weight) or channels > HALF_BLOCK:
+        return _block()
+    return HALF_BLOCK if channels > MOST_PLAIN else 0
+
+
+def _is_depthwise(activation: Any, weight: Any) -> bool:
+    return number(weight.shape[1]) == 1 < number(activation.shape[1])
+
+
+def _packed_input(activation: Any, weight: Any) -> int:
+    channels, block = number(activation.shape[1]), _input_block(activation, weight)
+    return _filled(dense_bytes(activation), channels, block) if block else 0
+
+
+def _packed_weight(activation: Any, weight: Any, fills: bool = False) -> int:
+    """Return the bytes of a packed weight, its input channels in the input's blocks, or in whole ones."""
     outer, inner = (number(size) for size in weight.shape[:2])
-    return dense_bytes(weight) if inner == 1 else _filled(_filled(dense_bytes(weight), outer), inner)
+    filled = _filled(dense_bytes(weight), outer)
+    if inner < number(activation.shape[1]):  # groups
+        return filled if inner == 1 else _filled(filled, inner)
+    block = _block() if fills else _input_block(activation, weight)
+    return _filled(filled, inner, block) if block else filled
 
 
-def _filled(size_bytes: int, channels: int) -> int:
+def _filled(size_bytes: int, channels: int, block: int | None = None) -> int:
     """Return the bytes with the last block of channels filled up."""
-    return size_bytes * ceil(channels / _block()) * _block() // max(channels, 1)
+    block = block or _block()
+    return size_bytes * ceil(channels / block) * block // max(channels, 1)
 
 
 def _keeps_layout(activation: Any) -> bool:

@@ -81,6 +81,14 @@ def strided(x: Tensor, weight: Tensor) -> Tensor:
     return functional.conv2d(x, weight, padding=1, stride=2).relu().sum()
 
 
+def pointwise(x: Tensor, weight: Tensor) -> Tensor:
+    return functional.conv1d(x, weight).relu().sum()
+
+
+def depthwise(x: Tensor, weight: Tensor) -> Tensor:
+    return functional.conv2d(x, weight, padding=1, groups=x.shape[1]).relu().sum()
+
+
 def normed(x: Tensor, weight: Tensor) -> Tensor:
     return functional.batch_norm(x, None, None, weight, weight, training=True).relu().sum()
 
@@ -94,6 +102,10 @@ CASES = (
     Case("attention", attention, lambda: (leaf(2, 8, 64, 32), leaf(2, 8, 64, 32), leaf(2, 8, 64, 32))),
     Case("convolution", convolved, lambda: (leaf(8, 16, 32, 32), leaf(32, 16, 3, 3))),
     Case("convolution with a stride", strided, lambda: (leaf(8, 16, 33, 33), leaf(32, 16, 3, 3))),
+    Case("convolution of 20 channels", convolved, lambda: (leaf(8, 20, 32, 32), leaf(24, 20, 3, 3))),
+    Case("convolution of a picture", convolved, lambda: (torch.randn(8, 3, 32, 32), leaf(32, 3, 3, 3))),
+    Case("convolution to one channel", pointwise, lambda: (leaf(16, 16, 128), leaf(1, 16, 1))),
+    Case("convolution of each channel", depthwise, lambda: (leaf(8, 8, 32, 32), leaf(8, 1, 3, 3))),
     Case(
         "convolution in f64",
         convolved,
