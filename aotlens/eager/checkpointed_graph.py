@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils.checkpoint import checkpoint
 
+from aotlens.torch_api.modes import without_modes
 from aotlens.torch_api.operators import OpOverload
 
 __all__ = ["SecondWrites", "eager_graph"]
@@ -56,11 +57,14 @@ class SecondWrites:
             if not has_run:
                 has_run = True
                 return function(*args, **kwargs)
-            passed = [_copied(arg) for arg in args]
+            with without_modes():  # a selective checkpoint expects the calls of the forward, and no others
+                passed = [_copied(arg) for arg in args]
             try:
                 return function(*passed, **kwargs)
             finally:  # `checkpoint` raises to end the recomputation, once it has what the backward needs
-                self.number += sum(not _is_equal(arg, copy) for arg, copy in zip(args, passed, strict=True))
+                with without_modes():
+                    changed = [not _is_equal(arg, copy) for arg, copy in zip(args, passed, strict=True)]
+                self.number += sum(changed)
 
         return call
 

@@ -139,6 +139,26 @@ def test_a_comparison_leaves_the_second_writes_of_a_checkpoint_out() -> None:
     assert second_writes.number == 3  # the count, the mean and the variance
 
 
+def test_a_comparison_makes_no_calls_that_a_selective_checkpoint_counts() -> None:
+    def selective(x: Tensor) -> Tensor:
+        contexts = partial(create_selective_checkpoint_contexts, saves_matmuls)
+        return checkpoint(NORM, x, use_reentrant=False, context_fn=contexts)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        selective, backend=lambda graph, inputs: eager_graph(graph, SecondWrites()).forward
+    )
+    gradients = []
+    for function in (compiled, selective):
+        x = torch.arange(32.0).reshape(4, 8).requires_grad_()
+        function(x).square().sum().backward()
+        gradients.append(x.grad)
+    first, second = gradients
+    assert first is not None
+    assert second is not None
+    assert torch.equal(first, second)
+
+
 def test_a_graph_without_checkpoints_is_itself() -> None:
     graph = fx.symbolic_trace(lambda x: x + 1)
     assert eager_graph(graph) is graph
