@@ -6,19 +6,12 @@ Invariant: other threads reach the app by messages only (`messages.py`), and sta
 from __future__ import annotations
 
 import gc
-import os
-import signal
-import threading
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-import textual
-from rich.console import Group
-from rich.text import Text
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 
 from aotlens.view.progress import phase_of
 from aotlens.view.tabs.source.files import SourceStore
@@ -32,25 +25,20 @@ from aotlens.view.tabs.trace_state import (
     title_parts,
 )
 from tui import restore_environment
-from tui.endings import exit_code
 from tui.keys import APP_BINDINGS
 from tui.panes.base import Subject
 from tui.panes.registry import FIT_TAB, KERNELS_TAB
-from tui.preferences import Preferences, Remembered, checked
-from tui.served import is_served, server_pid
+from tui.preferences import Preferences
+from tui.terminal_app import TerminalApp
 from tui.tracing import NONE, Questions
-from tui.widgets.palette import Palette, needs_palette
-from tui.widgets.plain import PlainText, is_plain
 from tui.widgets.split import layouts
-from tui.widgets.theme import DARK, LIGHT
 from tui.workbench import Workbench
 
 if TYPE_CHECKING:  # the first paint comes before the report's records and the panes
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from textual.binding import BindingType
     from textual.command import Provider
-    from textual.filter import LineFilter
     from textual.screen import Screen
 
     from aotlens.model.failure import Failure
@@ -79,17 +67,9 @@ if TYPE_CHECKING:  # the first paint comes before the report's records and the p
     from tui.picking import GpuAnswer
     from tui.selecting import Selecting
     from tui.tracing import Tracing
-    from tui.widgets.split import Split
 
 
 restore_environment()
-
-ALONE_S = 2.0
-"""The interval at which an app in a browser checks that its server runs."""
-
-HANGUP = getattr(signal, "SIGHUP", None)
-HANGUP_GRACE_S = 10.0
-"""The time that the app has to end in order; the worker ends in any case."""
 
 TICK_S = 0.2
 """The interval at which the clock of a running trace is drawn."""
@@ -102,11 +82,14 @@ def find_provider() -> type[Provider]:
     return FindProvider
 
 
-class AotlensApp(App[int]):
+class AotlensApp(TerminalApp):
     """Source on the left, facts about it on the right."""
 
     TITLE = "aotlens"
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = App.COMMANDS | {find_provider}
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
+        *TerminalApp.COMMANDS,
+        find_provider,
+    }
     BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
 
     def __init__(
@@ -133,7 +116,6 @@ class AotlensApp(App[int]):
         self.output = ""
         self.sources = SourceStore(roots)
         self.workbench = Workbench(can_trace=tracing is not None, sources=self.sources, fitting=fitting)
-        self.remembered = Remembered()
         self.selecting: Selecting | None = None
         """Set with the tabs, for a script that can be traced."""
         self._what_if: tuple[str, ...] = ()
@@ -141,25 +123,11 @@ class AotlensApp(App[int]):
         self._has_questions = False
         """True if the trace answers a question; it then reports no edit."""
         self._started = 0.0
-        self.ended_by: int | None = None
-        """The signal that ended the app."""
-        self._plain = (PlainText(),) if is_plain(os.environ) and not is_served() else ()
-        self.register_theme(DARK)
-        self.register_theme(LIGHT)
         self.use(Preferences())
 
     def use(self, preferences: Preferences) -> None:
-        """Apply the user's settings, then the choices of the last session; call this before the app runs."""
-        self.remembered = preferences.remembered
+        super().use(preferences)
         self.workbench.shares = layouts(self.remembered.shares)
-        self.settings = checked(preferences.settings, self.available_themes, default_keys)
-        chosen = self.settings.theme or self.remembered.theme
-        self.theme = chosen if chosen in self.available_themes else DARK.name
-        self.set_keymap(self.settings.keys)
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        colours = (Palette(),) if needs_palette(color_system(self)) else ()
-        return (*super().get_line_filters(), *colours, *self._plain)
 
     def get_default_screen(self) -> Screen[object]:
         return self.workbench
@@ -182,8 +150,7 @@ class AotlensApp(App[int]):
         self.set_interval(TICK_S, self._tick)
         for problem in self.settings.problems:
             self.notify(problem, title="Settings", severity="warning", timeout=10, markup=False)
-        if is_served():
-            self.set_interval(ALONE_S, partial(self._end_alone, server_pid()))
+        self.watch_server()
         if self.report is not None:
             if self.report.fit is not None and not self.report.targets:
                 self.workbench.open_tab(FIT_TAB)  # a report of `aotlens fit` alone fills only this one
@@ -388,35 +355,6 @@ class AotlensApp(App[int]):
         failed = self.state.has_failed or (self.report is not None and failure_count(self.report) > 0)
         self.workbench.show_title(left, right, is_failure=failed)
 
-    # Ending.
-
-    def action_help_quit(self) -> None:
-        """Handle Ctrl-C without selected text to copy; Textual's version only names the key to press."""
-        self.end(signal.SIGINT)
-
-    def end(self, number: int) -> None:
-        """End the app on a signal, or on its key."""
-        self.ended_by = number
-        self.exit()
-        if number == HANGUP:  # a closed terminal may block on output
-            leave = threading.Timer(HANGUP_GRACE_S, os._exit, (exit_code(number),))
-            leave.daemon = True
-            leave.start()
-
-    def _end_alone(self, server: int) -> None:
-        """End a browser's app once the server is gone, since nobody else does."""
-        if os.getppid() != server:
-            self.exit()
-
-    def _fatal_error(self) -> None:
-        """Textual's hook for an exception that nobody caught; its own prints every local."""
-        from rich.traceback import Traceback  # with Pygments it takes a tenth of the time to the first screen
-
-        message = (
-            "aotlens tui failed; this is a bug of aotlens, not of the script: please report the lines above"
-        )
-        self.panic(Group(Traceback(show_locals=False, suppress=[textual]), Text(message, "bold")))
-
     # Comparing.
 
     def compare_with(self, name: str, report: Report) -> None:
@@ -446,31 +384,8 @@ class AotlensApp(App[int]):
 
     # Commands.
 
-    def action_theme(self) -> None:
-        """Switch between our dark and our light theme."""
-        self.theme = DARK.name if self.theme == LIGHT.name else LIGHT.name
-
-    def watch_theme(self, theme: str) -> None:
-        self.remembered = replace(self.remembered, theme=theme)
-
-    def on_split_moved(self, event: Split.Moved) -> None:
-        shares = {**self.remembered.shares, event.layout: event.percent}
-        self.remembered = replace(self.remembered, shares=shares)
-
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's commands: tabs, targets, the theme, and what every key does."""
         from tui.commands import commands  # with every tab
 
         yield from commands(self, screen)
-
-
-def default_keys() -> tuple[dict[str, tuple[str, ...]], ...]:
-    """Return name and keys of all bindings; this loads every tab."""
-    from tui import commands
-
-    return commands.default_keys()
-
-
-def color_system(app: App[int]) -> str | None:
-    """Return Rich's name for the colours of the terminal: `truecolor`, `256`, …"""
-    return app.console.color_system

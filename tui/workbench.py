@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.message import Message
-from textual.screen import Screen
-from textual.widgets import ContentSwitcher
 
 from aotlens.view.tabs.source.files import SourceStore
 from aotlens.view.tabs.tables.rows import Jump, Line, Link, Part
 from tui.keys import WORKBENCH_BINDINGS, bind
-from tui.layout import WORKBENCH_CSS
+from tui.layout import WORKBENCH_CSS, WorkbenchLayout
 from tui.messages import CancelWanted, GpuWanted, ListedTargetChosen, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
 from tui.panes.registry import CHOICES, KEYS, TAB_KEYS, TABS
-from tui.panes.source import SourcePane
 from tui.panes.waiting import FailurePane, ProgressPane
 from tui.widgets.bars import ChoiceBar, TitleBar
 from tui.widgets.code import CodeView
 from tui.widgets.filter_box import FilterBox, Searchable
-from tui.widgets.key_bar import KeyBar
 from tui.widgets.row_list import RowList
-from tui.widgets.split import Layout, Split
-from tui.widgets.table import VirtualTable
 
 if TYPE_CHECKING:  # the first paint comes before the report's records and the panes
     from aotlens.model.failure import Failure
@@ -42,7 +33,7 @@ WITHOUT_RESULT = ("log", "step")
 """Tabs that have something to show after a failed trace; the others show the failure."""
 
 
-class Workbench(Screen[object]):
+class Workbench(WorkbenchLayout):
     """Source on the left, tabs on the right; below each other where the terminal is narrow."""
 
     DEFAULT_CSS = WORKBENCH_CSS
@@ -61,14 +52,9 @@ class Workbench(Screen[object]):
         """Every tab is loaded."""
 
     def __init__(self, *, can_trace: bool, sources: SourceStore, fitting: Fitting | None = None) -> None:
-        super().__init__()
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
-        self.VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]
+        super().__init__(sources)
         self.can_trace = can_trace
         self.fitting = fitting
-        self.sources = sources
-        self.shares: Mapping[Layout, int] = {}
-        """Percent of the source's part, where the user chose it."""
         self.subject: Subject | None = None
         self.target_rows: tuple[TargetRow, ...] = ()
         """The rows of the tree of targets."""
@@ -77,19 +63,6 @@ class Workbench(Screen[object]):
         """True once every tab is loaded, which begins after the first paint."""
         self._has_only_failed = False
         """True while there is no result to show, because the trace failed."""
-
-    def compose(self) -> ComposeResult:
-        yield TitleBar(id="title")
-        yield ChoiceBar(id="tabs")
-        with Split(shares=self.shares, id="body"):
-            with Vertical(id="left"):
-                yield VirtualTable(id="targets")
-                yield SourcePane(self.sources, id="source-pane")
-            with ContentSwitcher(initial="progress", id="results"):
-                yield ProgressPane(id="progress")
-                yield FailurePane(id="failure")
-        yield FilterBox(id="filter")
-        yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         self.query_one("#targets").border_title = "Targets"
@@ -117,28 +90,9 @@ class Workbench(Screen[object]):
     # What the app says.
 
     @property
-    def source(self) -> SourcePane:
-        return self.query_one("#source-pane", SourcePane)
-
-    @property
-    def targets(self) -> VirtualTable:
-        return self.query_one("#targets", VirtualTable)
-
-    @property
-    def results(self) -> ContentSwitcher:
-        """Return what holds the tabs, and what is shown instead of them."""
-        return self.query_one("#results", ContentSwitcher)
-
-    @property
     def pane(self) -> Pane:
         """Return the open tab."""
         return self.query_one(f"#{TABS[self.tab_index].name}", Pane)
-
-    @property
-    def is_whole(self) -> bool:
-        """Return True if all of its parts exist: not while the screen is mounted or removed."""
-        parts = (TitleBar, ContentSwitcher, ProgressPane)
-        return self.is_attached and all(self.query(part) for part in parts)
 
     def show_title(self, left: tuple[Part, ...], right: tuple[Part, ...], *, is_failure: bool) -> None:
         title = self.query_one(TitleBar)
@@ -249,7 +203,7 @@ class Workbench(Screen[object]):
 
     def action_tab(self, index: int) -> None:
         self.remove_class("-only-left")
-        self._arrange()
+        self.lay_out()
         self.open_tab(index)
 
     def on_choice_bar_picked(self, event: ChoiceBar.Picked) -> None:
@@ -327,33 +281,6 @@ class Workbench(Screen[object]):
     def action_verify(self) -> None:
         """Compare the first call of each target with eager."""
         self.post_message(TraceWanted(verify=True))
-
-    def action_targets(self) -> None:
-        """Go to the list of targets, which a narrow screen shows only while it is used."""
-        if self.targets.has_class("-several"):
-            self.targets.add_class("-wanted")
-            self.call_after_refresh(self.targets.focus)
-        else:
-            self.notify("there is only one target", timeout=2)
-
-    def action_zoom(self) -> None:
-        """Fill the screen with the focused half; pressed again, show both."""
-        if self.has_class("-only-left") or self.has_class("-only-right"):
-            self.remove_class("-only-left", "-only-right")
-        else:
-            left = self.focused is not None and self.focused in self.query("#left *")
-            self.add_class("-only-left" if left else "-only-right")
-        self._arrange()
-
-    def action_split(self, steps: int) -> None:
-        """Move the border between source and facts, and show both if one of them filled the screen."""
-        self.remove_class("-only-left", "-only-right")
-        self._arrange()
-        self.query_one(Split).move_by(steps)
-
-    def _arrange(self) -> None:
-        if self.is_whole:
-            self.query_one(Split).lay_out()
 
     def action_keys(self) -> None:
         """All keys that act where the cursor is."""

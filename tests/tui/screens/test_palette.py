@@ -69,6 +69,6 @@ def test_the_filter_replaces_true_colours_alone() -> None:
 def test_the_app_uses_it_in_a_terminal_with_256_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     filters = []
     for system in ("256", "truecolor"):
-        monkeypatch.setattr("tui.app.color_system", lambda app, name=system: name)
+        monkeypatch.setattr("tui.terminal_app.color_system", lambda app, name=system: name)
         filters.append(any(isinstance(each, Palette) for each in AotlensApp("m.py").get_line_filters()))
     assert filters == [True, False]
