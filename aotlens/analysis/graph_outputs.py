@@ -36,7 +36,7 @@ def view_of_output(captured: Captured, index: int, group: list[int]) -> OutputAl
         index,
         Start(OutputBase(first), outputs[first], relative_chain(captured, outputs[first], value)),
         OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
-        f"a view on the memory of result {first}",
+        f"a view of output {first}",
     )
 
 
@@ -64,9 +64,11 @@ def _is_base_of_all(captured: Captured, start: Any, group: list[int]) -> bool:
 
 
 def intermediate_base(captured: Captured, group: list[int]) -> Any:
-    """Return the intermediate that outputs without gradient are views of; None if an output is the base.
+    """Return the intermediate that all outputs of a group without gradients are views of.
 
-    An output cannot be the base if autograd would not propagate a write through a view of it.
+    Return None where the outputs are returned as the graph computed them: a single output, a group with a
+    subclass, or one in which an output is itself the base.  An output cannot be the base if autograd would
+    not propagate a write through a view of it.
     """
     recorded, outputs = captured.recorded, captured.outputs
     values = [outputs[i] for i in group]
@@ -75,15 +77,15 @@ def intermediate_base(captured: Captured, group: list[int]) -> Any:
     value = next((tensor for tensor in values if _viewed_output(captured, tensor, group) is None), None)
     if value is None:
         return None
-    starts = [
+    candidates = [
         *(view_base(tensor) for tensor in values if view_base(tensor) is not tensor),
         recorded.tracked(value).storage.base_tensor,
     ]
-    on_it = (
-        tensor for tensor in starts if recorded.tracked(tensor).storage is recorded.tracked(value).storage
+    on_storage = (
+        tensor for tensor in candidates if recorded.tracked(tensor).storage is recorded.tracked(value).storage
     )
-    fit = (tensor for tensor in on_it if shares_version_counter(tensor, value))
-    return next((tensor for tensor in fit if _is_base_of_all(captured, tensor, group)), None)
+    sharing_version = (tensor for tensor in on_storage if shares_version_counter(tensor, value))
+    return next((tensor for tensor in sharing_version if _is_base_of_all(captured, tensor, group)), None)
 
 
 def graph_output_or_duplicate(
@@ -100,7 +102,7 @@ def graph_output_or_duplicate(
                 index,
                 Start(OutputBase(other), captured.outputs[other], ()),
                 OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
-                f"the same memory as result {other}",
+                f"the same memory as output {other}",
             )
             return replace(info, detached_after=0)
     if len(group) > 1 or _is_expanded(value):

@@ -86,7 +86,7 @@ def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAli
         index,
         Start(OutputBase(leaf_index), leaf, relative_chain(captured, leaf, value)),
         OutputType.ALIAS_OF_INPUT if of_input else OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
-        f"a view of result {leaf_index}, a leaf that the function makes",
+        f"a view of output {leaf_index}, a leaf that the function makes",
     )
 
 

@@ -129,6 +129,7 @@ def _groups_by_storage(captured: Captured) -> dict[int, list[int]]:
 
 
 def _plain_value(captured: Captured, builder: Builder, index: int, value: Any) -> OutputAliasInfo:
+    """Describe an output that is no tensor: a number, a string, a symbolic size."""
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         value = builder.symbols.value(value)
     elif not _is_number_like(value):
@@ -169,7 +170,7 @@ def _can_be_written(storage: StorageState) -> bool:
 def _alias_inside_wrapper(
     captured: Captured, builder: Builder, index: int, storage: StorageState
 ) -> OutputAliasInfo:
-    """Return the input storage that an output shares other than as a view: inside or around a subclass."""
+    """Describe an output that shares an input's storage inside or around a subclass, not as a view."""
     input_index = storage.inputs[0]
     name = captured.inputs[input_index].slot.name
     if storage.version:
@@ -334,7 +335,11 @@ def _choose_base(
 
 
 def _is_cut_off(at_exit: OutputExit) -> bool:
-    """Return True if a view between the output and its base ran with grad mode off."""
+    """Return True if a view between the output and its base ran with grad mode off.
+
+    The autograd nodes of views form a chain.  After such a view it ends in an edge to nothing; otherwise it
+    reaches a leaf, which has no next functions, or an operator of several tensors.
+    """
     step = at_exit.grad_fn
     while step is not None:
         if len(step.next_functions) != 1:

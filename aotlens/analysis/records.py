@@ -188,7 +188,7 @@ class BaseInfo:
     """Each output that is a view of it was made with grad mode off, or is a view of one that was: it requires
     grad but never receives a gradient."""
     without_gradient: bool = False
-    """No output that is a view of it has a gradient."""
+    """No output that is a view of it has a gradient; it then needs no tangent."""
 
 
 @dataclass(frozen=True, slots=True)

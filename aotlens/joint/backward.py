@@ -73,6 +73,7 @@ class Backward:
     """By identity, nodes of inputs that the backward seemed to read anew, and what it reads instead."""
 
     def outputs(self) -> tuple[ProgramOutput, ...]:
+        """Return the gradients as outputs of the joint program, one for each inner tensor of a subclass."""
         return unwrapped_outputs(self.gradients)
 
     def wrapped(self, replacements: dict[int, Node]) -> dict[tuple[type, int], Wrapped]:

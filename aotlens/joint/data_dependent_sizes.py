@@ -64,9 +64,9 @@ SIZES = frozenset({aten.sym_size.int, aten.sym_stride.int, aten.sym_storage_offs
 def sizes_to_save(
     joint: JointProgram, saved: tuple[Node, ...], backward: tuple[Node, ...]
 ) -> tuple[Node, ...]:
-    """Return the sizes to save in addition, in a fixed order: those that the backward's values have.
+    """Return the sizes that partitioning saves beside `saved`: those that the values of `backward` have.
 
-    Data-dependent sizes are included if the backward's own values have them.
+    The order is fixed.  Data-dependent sizes are included if the backward's own values have them.
     """
     if not joint.captured.is_symbolic:
         return ()
@@ -79,9 +79,10 @@ def missing_sizes(
     backward: tuple[Node, ...],
     among: frozenset[Any] | None = None,
 ) -> tuple[Node, ...]:
-    """Return sizes that the forward knows and the backward's values need.
+    """Return sizes that the forward knows, and that the nodes of `backward` need beside `saved`.
 
-    `among` limits which sizes of the backward's own values count; None means all.
+    Partitioning calls it, also for the part of a backward that runs after hooks on saved tensors.  `among`
+    limits which sizes of the backward's own values count; None means all.
     """
     symbols = joint.builder.symbols
     tangents = [

@@ -293,6 +293,10 @@ class Guards:
     def _bind(
         self, size: Any, source: str, captured_input: CapturedInput, checked: bool, what: str = "size"
     ) -> None:
+        """Bind a new symbol to `source`, the text that reads it; else check the value, if `checked`.
+
+        `what` names the value in the message: size, stride or number.
+        """
         if is_ragged(size):
             self._text_names.ragged.setdefault(str(size), source)
             return

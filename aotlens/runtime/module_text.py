@@ -17,6 +17,7 @@ class TextBuilder:
     indent: int = 0
 
     def add(self, *lines: str) -> None:
+        """Add lines at the current indentation; an empty string is an empty line."""
         prefix = "    " * self.indent
         self.lines.extend(f"{prefix}{line}" if line else "" for line in lines)
 
@@ -49,6 +50,7 @@ class TextBuilder:
         )
 
     def text(self) -> str:
+        """Return all lines as the source of the module, or of a part of it."""
         return "\n".join(self.lines) + "\n"
 
 

@@ -143,7 +143,10 @@ class OutputAliases:
                 self._builder.add(f"base_{index} = base_{index}.detach().requires_grad_()")
 
     def write(self, info: OutputAliasInfo) -> None:
-        """Regenerate the views, each in the modes under which the user's code made it."""
+        """Write the line that regenerates an output, each view in the modes under which the user made it.
+
+        An output that is the same tensor object as an earlier one only gets a second name.
+        """
         name = f"out_{info.index}"
         if info.same_object_as is not None:
             self._builder.add(f"{name} = out_{info.same_object_as}")

@@ -117,6 +117,7 @@ def write_unwrapping(builder: TextBuilder, captured: Captured, names: Names) -> 
 
 
 def unwrap(builder: TextBuilder, outer: str, wrapped: Wrapped, names: Names) -> None:
+    """Bind the names of the inner tensors of the wrapper that the text calls `outer`."""
     targets = [names.node(node) for node in wrapped.nodes()]
     sources = [".".join((outer, *path)) for path, _ in wrapped.leaves()]
     builder.add(f"{', '.join(targets)} = {', '.join(sources)}")
@@ -125,7 +126,11 @@ def unwrap(builder: TextBuilder, outer: str, wrapped: Wrapped, names: Names) -> 
 def write_wrapping(
     builder: TextBuilder, outputs: list[OuterOutput], passed_through: set[int], names: Names
 ) -> None:
-    """Wrap the outputs; a graph input that is passed through stays the same object."""
+    """Wrap the outputs.
+
+    `passed_through` has the identities of the graph's input nodes: where one is an inner tensor of an output,
+    the wrapper receives the caller's tensor, and not what the graph returned for it.
+    """
     with builder.step("wrap subclasses", "outputs that are tensor subclasses"):
         for out in outputs:
             if out.wrapped is None:

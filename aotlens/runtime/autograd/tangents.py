@@ -78,6 +78,7 @@ class BackwardWrappers:
         self._gradients = parts.joint.wrapped_gradients
         self._wrapped = parts.joint.wrapped_tangents
         self.needed = bool(self._gradients) or any(self._wrapped)
+        """True if a gradient or tangent is a wrapper; the backward then has all sizes by name."""
 
     def tangents(self, outputs: list[ProgramOutput], differentiable: tuple[bool, ...]) -> list[TangentText]:
         """Return the parameters of the backward, one per output that autograd sees."""
