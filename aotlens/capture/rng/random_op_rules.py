@@ -3,10 +3,10 @@
 Invariant: a rule returns what the operator promises, computed through `FunctionalRandom` alone, or
 `NotImplemented` for another device, a user's generator or an unknown dtype.
 
-Where the CUDA kernel transforms the same uniform numbers (`rand`, `uniform_`, `bernoulli_`, `exponential_`,
-`geometric_`, `cauchy_`; aten/src/ATen/native/cuda/DistributionTemplates.h), the rule does the same.  Normal
-numbers, integers, permutations, `multinomial` and dropout have the same distribution but other values than
-eager's.  Operators that search for a number (`poisson`, `binomial`, gamma numbers) have no rule.
+Where the CUDA kernel transforms the same uniform numbers (`rand`, `uniform_`, `bernoulli_`, `exponential_`;
+aten/src/ATen/native/cuda/DistributionTemplates.h), the rule does the same.  Normal numbers, integers,
+permutations and dropout have the same distribution but other values than eager's.  Every other operator has
+no rule and is unsupported.
 """
 
 import math
@@ -120,13 +120,6 @@ def normal_of_size(
     return made if made is NotImplemented else made * std + mean
 
 
-def log_normal(
-    random: FunctionalRandom, value: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None
-) -> Any:
-    made = normal(random, value, mean, std, generator=generator)
-    return made if made is NotImplemented else made.exp()
-
-
 def uniform(
     random: FunctionalRandom, value: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None
 ) -> Any:
@@ -172,25 +165,6 @@ def exponential(random: FunctionalRandom, value: Any, rate: float = 1.0, *, gene
     return (torch.where(at_one, -half, torch.where(at_one, 1.0, units).log()) * (-1 / rate)).to(value.dtype)
 
 
-def geometric(random: FunctionalRandom, value: Any, p: float, *, generator: Any = None) -> Any:
-    if not _is_supported(value.device, generator):
-        return NotImplemented
-    units = _units_like(random, value, _compute_dtype(value.dtype))
-    positive_units = torch.where(units == 0, 1.0, units)
-    return (positive_units.log() / math.log1p(-p)).ceil().to(value.dtype)
-
-
-def cauchy(
-    random: FunctionalRandom, value: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None
-) -> Any:
-    if not _is_supported(value.device, generator) or not value.dtype.is_floating_point:
-        return NotImplemented
-    units = _units_like(random, value, _compute_dtype(value.dtype))
-    eps = torch.finfo(units.dtype).eps
-    inside = torch.where(units == 0, 1 - eps, units).clamp(eps, 1 - eps)
-    return (median + sigma * torch.tan(math.pi * (inside - 0.5))).to(value.dtype)
-
-
 def _integers(low: Any, high: Any, units: Callable[[], Any], dtype: torch.dtype) -> Any:
     if isinstance(low, int) and isinstance(high, int) and high - low > EXACT_INTEGERS:
         return NotImplemented
@@ -232,32 +206,6 @@ def randperm(random: FunctionalRandom, count: Any, **options: Any) -> Any:
     return random.units([count], device, torch.float64).argsort().to(options.get("dtype") or torch.int64)
 
 
-def rrelu(random: FunctionalRandom, value: Any, noise: Any, *settings: Any, generator: Any = None) -> Any:
-    """Compute `rrelu`; settings are the slope's bounds, the training flag and the generator."""
-    defaults: tuple[Any, ...] = (0.125, 1 / 3, False, None)
-    lower, upper, training, setting_generator = (*settings, *defaults[len(settings) :])
-    if not training or not _is_supported(value.device, generator or setting_generator):
-        return NotImplemented
-    slope = uniform(random, value, lower, upper)
-    negative = value <= 0
-    return torch.where(negative, value * slope, value), torch.where(negative, slope, 1.0)
-
-
-def multinomial(
-    random: FunctionalRandom, weights: Any, count: Any, replacement: bool = False, *, generator: Any = None
-) -> Any:
-    """Sample indices; without replacement, the smallest exponential arrival times win."""
-    if not _is_supported(weights.device, generator) or not weights.dtype.is_floating_point:
-        return NotImplemented
-    wide = weights.to(torch.float64)
-    if not replacement or (isinstance(count, int) and count == 1):
-        times = -torch.log1p(-random.units(weights.shape, weights.device, torch.float64))
-        return (wide / times.clamp(min=torch.finfo(torch.float64).tiny)).topk(count).indices
-    sums = wide.cumsum(-1)
-    thresholds = random.units([*weights.shape[:-1], count], weights.device, torch.float64) * sums[..., -1:]
-    return torch.searchsorted(sums, thresholds, right=True).clamp(max=weights.shape[-1] - 1)
-
-
 Rule = Callable[..., Any]
 
 RANDOM_OP_RULES: dict[Any, Rule] = {
@@ -274,15 +222,12 @@ RANDOM_OP_RULES: dict[Any, Rule] = {
     aten.normal.Tensor_Tensor: normal_around,
     aten.normal.float_Tensor: normal_around,
     aten.normal.float_float: normal_of_size,
-    aten.log_normal.default: log_normal,
     aten.uniform.default: uniform,
     aten.bernoulli.default: bernoulli,
     aten.bernoulli.p: bernoulli_with_p,
     aten.bernoulli.Tensor: bernoulli_with_p,
     aten.native_dropout.default: dropout,
     aten.exponential.default: exponential,
-    aten.geometric.default: geometric,
-    aten.cauchy.default: cauchy,
     aten.randint.default: randint,
     aten.randint.generator: randint,
     aten.randint.low: randint,
@@ -293,8 +238,6 @@ RANDOM_OP_RULES: dict[Any, Rule] = {
     aten.random.to: random_integers,
     aten.randperm.default: randperm,
     aten.randperm.generator: randperm,
-    aten.rrelu_with_noise_functional.default: rrelu,
-    aten.multinomial.default: multinomial,
 }
 """One row per overload."""
 
