@@ -29,6 +29,11 @@ def is_custom_function_view(captured: Captured, captured_input: CapturedInput, v
 def custom_function_view(
     captured: Captured, builder: Builder, index: int, value: Any, input_index: int
 ) -> OutputAliasInfo:
+    """Describe a custom function's view of an input: `CompiledFunction` returns it, as autograd demands.
+
+    Raises:
+        UnsupportedError: the input is written to, or its storage is swapped or has a synthetic base.
+    """
     captured_input = captured.inputs[input_index]
     chain = relative_chain(captured, captured_input.argument, value)
     written = captured_input.storage is not None and captured_input.storage.version > 0
@@ -38,8 +43,8 @@ def custom_function_view(
         for synthetic_base in captured.bases
     )
     if chain is None or written or is_swapped or on_base:
-        change = "written to" if written else "on the memory of one that is moved or given other memory"
-        change = "given other memory" if is_swapped else change
+        change = "written to" if written else "on storage that other arguments share or that is swapped"
+        change = "given another storage" if is_swapped else change
         raise unsupported(
             "custom-view-of-changed-input",
             captured.subject.span,

@@ -92,7 +92,9 @@ class ForwardOutput:
 
     slot: GraphOutput
     value: Any
+    """The node, the `Wrapped` of a subclass, or a plain value."""
     tensor: Any
+    """The fake tensor that autograd differentiates; None for outputs that have no tangent, such as sizes."""
 
     @property
     def differentiable(self) -> bool:

@@ -111,6 +111,7 @@ class Guards:
         return list(zip(self._names, self._captured.flat_inputs, strict=False))
 
     def _plain_values(self) -> None:
+        """Check the arguments that are no tensors: constants, and the types of numbers."""
         for name, captured_input in self._inputs():
             if isinstance(captured_input.argument, IntSymbol):
                 message = f"`{captured_input.slot.name}` must be an integer, got "

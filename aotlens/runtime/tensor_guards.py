@@ -63,6 +63,7 @@ def lazy_bits_differ(name: str, fake: Any) -> list[str]:
 
 
 def lazy_bits_text(fake: Any) -> str:
+    """Return the lazy bits that a call must have, in the words of the error: `, not conjugated`."""
     return "".join(f", {'' if is_set else 'not '}{BITS[bit]}" for bit, is_set in _checked_bits(fake))
 
 

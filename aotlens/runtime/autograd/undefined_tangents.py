@@ -273,6 +273,7 @@ class PartialBackward:
         )
 
     def _by_recording(self, defined: DefinedTangents) -> PartialBackwardGraph:
+        """Return a backward recorded anew for the defined tangents, since user code depends on them."""
         backward, joint = self._parts.backward, self._parts.joint
         assert backward is not None  # written for training only
         values = partial_gradients(joint, defined)
