@@ -33,15 +33,9 @@ from lsp_server.translate.hover import argument_text, function_text
 from lsp_server.translate.steps import step_hints, step_lenses
 from lsp_server.views import Views
 from tests.fit.sample import GATED, LAYER, MIB, on_gpu, sample_fit, sample_fit_report
-from tests.report.sample import (
-    MODEL,
-    chosen_partition,
-    gpu_sample,
-    sample_report,
-    span,
-    tensor,
-    training_target,
-)
+from tests.report.sample import MODEL, sample_report, span, tensor, training_target
+from tests.report.sample_kernels import gpu_sample
+from tests.report.sample_partition import chosen_partition
 
 LAYERS = 12
 

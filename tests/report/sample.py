@@ -7,46 +7,28 @@ from dataclasses import replace
 
 from aotlens.model import (
     Base,
-    BudgetResult,
-    Certificate,
     Diagnostic,
     Edit,
     Fix,
-    FrontierPoint,
     Input,
     Kernel,
     LiveValue,
     Memory,
     Output,
-    Partition,
-    RecomputedValue,
     Related,
     Report,
-    SavedValue,
     Stage,
     StageNode,
     Target,
-    Totals,
-    Use,
     Variable,
-    WhatIf,
     Wrapper,
     WrapperStep,
 )
-from aotlens.model.kernels import (
-    KernelAccess,
-    KernelConfig,
-    KernelShare,
-    KernelText,
-    LineCost,
-    PhaseCost,
-    Unfused,
-)
-from tests.report.sample_graph import DOWN, MODEL, UP, node, site, span, tensor, training_stages
+from tests.report.sample_graph import MODEL, UP, node, site, span, tensor, training_stages
+from tests.report.sample_partition import sample_partition
 
 __all__ = [
     "MODEL",
-    "chosen_partition",
     "inference_target",
     "sample_report",
     "site",
@@ -54,8 +36,6 @@ __all__ = [
     "tensor",
     "training_target",
 ]
-
-CHEAP = "cheap to compute again"
 
 
 def sample_report(nodes: int = 0) -> Report:
@@ -79,7 +59,7 @@ def training_target(extra_nodes: int = 0) -> Target:
         inputs=_training_inputs(),
         outputs=_training_outputs(),
         stages=training_stages(extra_nodes),
-        partition=_partition(extra_nodes // 20),
+        partition=sample_partition(extra_nodes // 20),
         wrapper=_wrapper(),
         kernels=_kernels(),
         memory=_memory(),
@@ -221,116 +201,6 @@ def _training_outputs() -> tuple[Output, ...]:
     )
 
 
-def _partition(extra_saved: int) -> Partition:
-    hidden = tensor("f32[32, 64]")
-    gelu_at, up_at, gate_at = span("functional.gelu(self.up(x))"), span(UP), span("hidden * hidden.sigmoid()")
-    saved = (
-        SavedValue(
-            "addmm",
-            hidden,
-            8192,
-            "new",
-            "expensive to recompute (matrix product)",
-            up_at,
-            (Use("gelu_backward", gelu_at),),
-            donated=True,
-            code="costly",
-            op="aten.addmm.default",
-        ),
-        SavedValue(
-            "gelu",
-            hidden,
-            0,
-            "output",
-            "kept alive by an output",
-            gelu_at,
-            (Use("mul_2", gate_at), Use("sigmoid", span("hidden.sigmoid()"))),
-            name="hidden",
-            code="output",
-            freedom="forced",
-            op="aten.gelu.default",
-        ),
-        SavedValue(
-            "down_weight",
-            tensor("f32[16, 64]", grad=True),
-            0,
-            "parameter",
-            "a parameter, alive anyway",
-            span(DOWN),
-            (Use("mm", span(DOWN)),),
-            name="down.weight",
-            code="parameter",
-            freedom="forced",
-        ),
-        SavedValue(
-            "x",
-            tensor("f32[32, 16]"),
-            0,
-            "input",
-            "an argument, alive anyway",
-            up_at,
-            (Use("mm_2", up_at),),
-            name="x",
-            code="input",
-            freedom="forced",
-        ),
-    )
-    more = tuple(
-        SavedValue(
-            f"fw_{number * 20}", hidden, 8192, "new", "the cheapest cut", up_at, (Use(f"bw_{number}", up_at),)
-        )
-        for number in range(extra_saved)
-    )
-    recomputed = (
-        RecomputedValue(
-            "sigmoid", 8192, 8192, CHEAP, span("hidden.sigmoid()"), "choice", "choice", "aten.sigmoid.default"
-        ),
-        RecomputedValue("mul_1", 8192, 2048, CHEAP, gate_at, "choice", "choice", "aten.mul.Tensor"),
-    )
-    total = 8192 * (1 + extra_saved)
-    frontier = (FrontierPoint(8192, 10240), FrontierPoint(16384, 2048), FrontierPoint(24576, 0))
-    return Partition("min-cut", (*saved, *more), recomputed, total, frontier, default_bytes=24576)
-
-
-def chosen_partition() -> Partition:
-    """`Block` within a budget, where the solver's choices carry certificates and an override was obeyed."""
-    plain = _partition(0)
-    up_at = span(UP)
-    certificate = Certificate(
-        above="addmm",
-        above_reason="expensive to recompute",
-        above_span=up_at,
-        path=("addmm", "gelu"),
-        below="mul_2",
-        below_span=span("hidden * hidden.sigmoid()"),
-        price_bytes=1536,
-        price_flops=-2048,
-        instead=("sigmoid", "mul_1"),
-    )
-    chosen = replace(
-        plain.saved[1],
-        bytes=8192,
-        owner="new",
-        reason="the least recomputation within the memory budget",
-        code="budget",
-        freedom="choice",
-        overrode="an activation checkpoint",
-        certificate=certificate,
-    )
-    forced = replace(plain.recomputed[0], reason="an override in the policy", code="user", freedom="user")
-    before, after = Totals(16384, 10240, 32768), Totals(17920, 8192, 34304)
-    return replace(
-        plain,
-        policy="budget=16KiB,recompute:sigmoid",
-        saved=(plain.saved[0], chosen, *plain.saved[2:]),
-        recomputed=(forced, *plain.recomputed[1:]),
-        saved_bytes=16384,
-        frontier=tuple(FrontierPoint(8192 + 512 * step, 20480 - 640 * step) for step in range(33)),
-        budget=BudgetResult(16384, 16384, 10240, 10000, False, "integer programming, stopped early"),
-        what_if=(WhatIf("recompute:hidden", before, after, ("gelu",), ("sigmoid", "mul_1")),),
-    )
-
-
 WRAPPER_SOURCE = '''\
 import torch
 
@@ -450,55 +320,3 @@ def _diagnostics() -> tuple[Diagnostic, ...]:
             (Related(span("functional.gelu(self.up(x))"), "the backward of this reads it"),),
         ),
     )
-
-
-PLAIN_CONFIG = KernelConfig(
-    blocks={"XBLOCK": 1024},
-    warps=4,
-    stages=1,
-    registers=32,
-    frame_bytes=0,
-    spill_bytes=0,
-    shared_bytes=0,
-    grid=(8448, 1, 1),
-    occupancy=1.0,
-    limit="warps",
-    waves=4.0,
-)
-"""Nothing about it gives cause for a finding."""
-CHOSEN_CONFIG = KernelConfig({"XBLOCK": 256}, 4, 1, 40, 64, 48, 2048, (8, 1, 1), 0.75, "registers", 0.06)
-OTHER_CONFIG = KernelConfig({"XBLOCK": 128}, 4, 1, 32, 0, 0, 0, (16, 1, 1), 1.0, "warps", 0.1)
-
-
-def gpu_sample() -> Report:
-    """The sample with one kernel that is launched twice, and one library call."""
-    report = sample_report()
-    target = report.targets[0]
-    spans = (span("hidden.sigmoid()"), span("hidden * hidden.sigmoid()"))
-    launched = Kernel(
-        *("triton_poi_fused_mul_sigmoid_0", "forward", "sm_90", "import triton", ("sigmoid", "mul_1"), spans),
-        registers=40,
-        spill_bytes=48,
-        shared_bytes=2048,
-        configs=(CHOSEN_CONFIG, OTHER_CONFIG),
-        texts=(KernelText("ptx", ".version 8.7"), KernelText("sass", "MOV R1, c[0x0][0x28]")),
-        bytes_moved=24576,
-        floor_us=0.5,
-        bound="memory",
-        call=1,
-        shares=(
-            KernelShare(spans[0], 8192, 0, 2048, 0.2),
-            KernelShare(spans[1], 8192, 8192, 2048, 0.3),
-        ),
-        accesses=(KernelAccess("addmm", False, 8192, 16384, spans[0]),),
-    )
-    apart = Unfused(
-        *("triton_poi_fused_mul_sigmoid_0", 1, "mul_1", 8192, True),
-        *("steps", "the other one has to be finished first", "", spans[1]),
-    )
-    again = replace(launched, texts=(), floor_us=1.5, call=2, unfused=(apart,))
-    library = Kernel("extern_kernels.addmm", "forward", "sm_90", "", ("addmm",), (), kind="library")
-    line = LineCost(spans[1], 2, 0, 16384, 8192, 4096, 2.0)
-    total = PhaseCost("forward", "sm_90", 2, 1, 32768, 16384, 8192, 2.0, 1)
-    gpu = replace(target, kernels=(library, launched, again), gpu_lines=(line,), gpu_totals=(total,))
-    return replace(report, targets=(gpu, *report.targets[1:]))

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from aotlens.model import Report
 from aotlens.model.failure import Failure
-from tests.report.sample import sample_report
+from tests.report.sample import MODEL, sample_report
 from tui.app import AotlensApp
 from tui.messages import TraceEnded, TraceProgress
 from tui.tracing import NONE, Post, Questions, Texts
@@ -193,3 +193,23 @@ def is_busy(app: App[int]) -> bool:
 async def settle(pilot: Pilot[int]) -> None:
     """Until posted messages are handled and what they changed is drawn."""
     await settled(pilot.app)
+
+
+def right_title(app: AotlensApp) -> str:
+    """Return the right half of the title: the state of the trace."""
+    return "".join(part.text for part in app.workbench.query_one("#title").right)  # type: ignore[attr-defined]
+
+
+def shown_pane(app: AotlensApp) -> str:
+    """Return the name of the open tab, or of what is shown instead of it."""
+    return str(app.workbench.query_one("#results").current)  # type: ignore[attr-defined]
+
+
+RAISED = Failure(
+    "user",
+    "ValueError: heads must divide width (model.py:20)",
+    'Traceback (most recent call last):\n  File "model.py", line 20, in forward\nValueError: heads',
+    str(MODEL),
+    20,
+)
+"""A script that raises in the line 20 of the sample model."""

@@ -18,7 +18,8 @@ from aotlens.view.tabs.side_by_side import (
 from aotlens.view.tabs.tables.rows import Part
 from tests.report.compare.test_difference import SOURCE, Traces
 from tests.report.dynamo_sample import sample_dynamo
-from tests.report.sample import gpu_sample, sample_report
+from tests.report.sample import sample_report
+from tests.report.sample_kernels import gpu_sample
 
 NAMES = ("old.json", "new.json")
 

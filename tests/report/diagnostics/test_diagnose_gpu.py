@@ -9,8 +9,8 @@ from aotlens.codegen.gpu.architectures import ARCHITECTURES
 from aotlens.diagnostics.diagnose import diagnose
 from aotlens.diagnostics.gpu import HALF_RATE_F64
 from aotlens.model import Diagnostic, Kernel, Related, Stage, StageNode, Target, Tensor
-from tests.report.sample import PLAIN_CONFIG as CONFIG
 from tests.report.sample import inference_target, span, tensor, training_target
+from tests.report.sample_kernels import PLAIN_CONFIG as CONFIG
 
 SIGMOID, PRODUCT = span("hidden.sigmoid()"), span("hidden * hidden.sigmoid()")
 PLAIN = Kernel(

@@ -7,7 +7,8 @@ import pytest
 from aotlens.errors import UserError
 from aotlens.model.report import Kernel, KernelText, Report
 from aotlens.render.kernel_code import kernel_code, parse_languages
-from tests.report.sample import PLAIN_CONFIG, training_target
+from tests.report.sample import training_target
+from tests.report.sample_kernels import PLAIN_CONFIG
 
 CONFIG = replace(PLAIN_CONFIG, shared_bytes=16, grid=(8, 1, 1), occupancy=0.5, limit="registers", waves=1.0)
 SUM = Kernel(

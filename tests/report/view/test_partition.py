@@ -13,7 +13,7 @@ from aotlens.render.text.tradeoffs import what_if_lines
 from aotlens.view.partition.frontier import FrontierRow, chosen_point, frontier_rows
 from aotlens.view.partition.reasons import budget_text, certificate_text, listed, why_text
 from tests.conftest import Golden
-from tests.report.sample import chosen_partition
+from tests.report.sample_partition import chosen_partition
 
 PARTITION = chosen_partition()
 CERTIFICATE = Certificate(

@@ -6,7 +6,8 @@ import pytest
 from textual.events import Key
 from textual.pilot import Pilot
 
-from tests.report.sample import gpu_sample, sample_report
+from tests.report.sample import sample_report
+from tests.report.sample_kernels import gpu_sample
 from tests.tui.driving import NARROW, FakeTracing, drive, lines, lit, rows, screen_text, settle
 from tests.tui.tabs.test_panes import WHY
 from tui.app import AotlensApp

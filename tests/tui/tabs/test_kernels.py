@@ -3,7 +3,7 @@
 import pytest
 from textual.pilot import Pilot
 
-from tests.report.sample import gpu_sample
+from tests.report.sample_kernels import gpu_sample
 from tests.tui.driving import drive, lines, lit, rows, table
 from tui.app import AotlensApp
 from tui.widgets.code import CodeView

@@ -9,7 +9,8 @@ from textual.pilot import Pilot
 from aotlens.model import Report, Target
 from aotlens.model.failure import Failure
 from aotlens.model.report import Edit, Fix, Span, Totals, WhatIf
-from tests.report.sample import chosen_partition, sample_report, training_target
+from tests.report.sample import sample_report, training_target
+from tests.report.sample_partition import chosen_partition
 from tests.tui.driving import FakeTracing, drive, lines, select, settle, table
 from tests.tui.tabs.test_tradeoffs import layered_target
 from tui.app import AotlensApp

@@ -10,7 +10,8 @@ from aotlens.model.failure import Failure
 from aotlens.view.tabs.saved import BAR_WIDTH, saved_listing
 from aotlens.view.tabs.tables.rows import Line, Part
 from aotlens.view.tabs.tradeoffs import frontier_plot, tradeoff_lines
-from tests.report.sample import chosen_partition, sample_report, training_target
+from tests.report.sample import sample_report, training_target
+from tests.report.sample_partition import chosen_partition
 from tests.tui.driving import NARROW, FakeTracing, drive, lines, select, settle, table
 from tui.app import AotlensApp
 
