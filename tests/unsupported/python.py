@@ -96,18 +96,6 @@ def layer_made_by_the_function() -> None:
     grow(torch.ones(3))
 
 
-@shows("new-object-side-effect")
-def object_made_by_the_function() -> None:
-    records: dict[str, Record] = {}
-
-    @aotlens.compile(options=EAGER)
-    def log(x: Tensor) -> Tensor:
-        records["last"] = Record(x * 2)
-        return x * 3
-
-    log(torch.ones(3))
-
-
 @shows("outer-optimizer")
 def step_of_an_optimizer() -> None:
     model = nn.Linear(3, 1)
