@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import PackageNotFoundError
@@ -28,7 +28,7 @@ RESULTS = ROOT / "build" / "corpus"
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the corpus; exit code 1 if a selected program fails a check of correctness."""
+    """Run the corpus; exit code 1 if a selected program fails a check of correctness for no known reason."""
     options = _options(words)
     chosen = find_programs(tuple(options.only))
     if not chosen:
@@ -44,7 +44,24 @@ def main(words: Sequence[str] | None = None) -> int:
         published = read_rows(options.rows, chosen) if options.published_ok else {}
         _run_all([program for program in chosen if program.name not in published], store, options)
     rows = write_page(store, options)
-    return int(any(_failures(rows[program.name].judged) for program in chosen if program.name in rows))
+    failures = {
+        program.name: _failures(rows[program.name].judged) for program in chosen if program.name in rows
+    }
+    return _ending(failures, options.page)
+
+
+def _ending(failures: Mapping[str, Sequence[str]], page: Path) -> int:
+    """Print which programs fail, and whether `notes.toml` says why; return 1 if it does not for one."""
+    notes = _notes()
+    failing = {name: found for name, found in failures.items() if found}
+    for name, found in failing.items():
+        print(f"{name}: {'; '.join(found)}{'' if name in notes else ' (no reason in notes.toml)'}")
+    print(f"{len(failures)} programs have a row in {page}, {len(failures) - len(failing)} pass each check")
+    return int(any(name not in notes for name in failing))
+
+
+def _notes() -> dict[str, str]:
+    return tomllib.loads(NOTES.read_text(encoding="utf-8"))
 
 
 def _quick(chosen: Sequence[Program], store: Store, options: argparse.Namespace) -> int:
@@ -138,11 +155,10 @@ def write_page(store: Store, options: argparse.Namespace) -> dict[str, Row]:
             rows[program.name] = Row(judged, measured.engine, measured.versions)
     write_rows(options.rows, rows, programs)
     stale = sum(not _is_current(rows[program.name], program) for program in programs if program.name in rows)
-    notes = tomllib.loads(NOTES.read_text(encoding="utf-8"))
     judged_rows = {name: row.judged for name, row in rows.items()}
     quick = read_quick_rows(options.quick_rows, programs)
     only_checked = {name: row for name, row in quick.items() if name not in rows}
-    text = page(programs, judged_rows, notes, options.clock, stale) + quick_section(programs, only_checked)
+    text = page(programs, judged_rows, _notes(), options.clock, stale) + quick_section(programs, only_checked)
     options.page.write_text(text, encoding="utf-8")
     return rows
 

@@ -56,15 +56,27 @@ def test_what_has_a_result_is_not_run_again(
     assert start(tmp_path, "--only", "first") == 0
     assert start(tmp_path, "--jobs", "1") == 1
     assert corpus == ["first", "second"]
-    said = capsys.readouterr().out.splitlines()
-    assert said[1:] == [
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[2:] == [
         "recipes/first: has a result",
         "recipes/second: 0 s, verify: exit 1: MISMATCH net: gradient",
+        "recipes/second: verify: exit 1: MISMATCH net: gradient (no reason in notes.toml)",
+        f"2 programs have a row in {tmp_path / 'page.md'}, 1 pass each check",
     ]
     page = (tmp_path / "page.md").read_text()
     assert "2 of 2 programs were run." in page
     assert start(tmp_path, "--fresh", "--only", "first") == 0
     assert corpus == ["first", "second", "first"]
+
+
+def test_a_failure_with_a_reason_does_not_fail_the_run(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = tmp_path / "notes.toml"
+    notes.write_text('"recipes/second" = "Inductor rounds otherwise."')
+    monkeypatch.setattr(app, "NOTES", notes)
+    assert start(tmp_path) == 0
+    assert "recipes/second: verify: exit 1: MISMATCH net: gradient\n" in capsys.readouterr().out
 
 
 def test_another_engine_or_program_makes_a_result_stale(
