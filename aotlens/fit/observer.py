@@ -43,6 +43,8 @@ from aotlens.torch_api.dynamo.state import is_dynamo_compiling
 from aotlens.torch_api.fake.process_groups import in_backward, inner_tensors, storage_resize_patch
 from aotlens.torch_api.fake.tensors import (
     DATA_DEPENDENT_ERRORS,
+    DynamicOutputShapeException,
+    FakeTensor,
     is_traceable_wrapper_subclass,
     is_traceable_wrapper_subclass_type,
 )
@@ -143,7 +145,7 @@ class Observer(TorchDispatchMode):
         self.other_phases.graph_runs(None if caller is None else caller.f_code)
         if caller is not None:
             frames = self._graph_frames(caller.f_code, caller.f_lineno) or frames
-        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if _is_counted(leaf)]
+        tensors = list(_counted((args, kwargs)))
         is_data = torch.is_grad_enabled() and not any(tensor.requires_grad for tensor in tensors)
         self._note_phase(func, self._read(tensors, is_data, frames), is_data)
         try:
@@ -153,7 +155,7 @@ class Observer(TorchDispatchMode):
                 raise
             return self.placeholders.read(args[0].dtype, frames)
         self.work.count(func, args, kwargs or {}, result, tensors)
-        results = [leaf for leaf in pytree.tree_leaves(result) if _is_counted(leaf)]
+        results = list(_counted(result))
         for leaf, size_bytes in zip(results, actual_bytes(func, args, results), strict=True):
             self._record(leaf, str(func), frames, is_data, size_bytes)
         if self._is_collective(func):
@@ -174,7 +176,10 @@ class Observer(TorchDispatchMode):
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.communication is not None and self.communication.handles(func):
             return self.communication.run(func, args, kwargs)
-        return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        if any(map(_has_unknown_size, pytree.tree_leaves(result))):
+            raise DynamicOutputShapeException(func)
+        return result
 
     def _communicate(self, call: OperatorCall, result: Any, frames: Frames) -> None:
         """Record a collective and mark its buffers."""
@@ -355,13 +360,16 @@ def _compiled_caller() -> FrameType | None:
     return frame if is_compiled else None
 
 
-def _is_counted(leaf: object) -> bool:
-    """Return True for a dense tensor; the inner tensors of a wrapper are counted instead of it."""
-    return (
-        isinstance(leaf, torch.Tensor)
-        and leaf.layout is torch.strided
-        and not is_traceable_wrapper_subclass(leaf)
-    )
+def _counted(values: object) -> Iterator[torch.Tensor]:
+    """Yield the dense tensors that own memory; the inner tensors of a wrapper are counted when it is made."""
+    for leaf in pytree.tree_leaves(values):
+        if isinstance(leaf, torch.Tensor) and not is_traceable_wrapper_subclass(leaf):
+            yield from inner_tensors(leaf)
+
+
+def _has_unknown_size(leaf: object) -> bool:
+    """Return True for a sparse fake tensor of unknown elements: torch makes it without any."""
+    return isinstance(leaf, FakeTensor) and leaf.layout is torch.sparse_coo and leaf._nnz() == 0
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from aotlens.fit.step import fit_of, period_of
 from aotlens.model.fit import Fit
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.torch_api.fake.tensors import FakeTensorMode
+from aotlens.torch_api.fake.tensors import DynamicOutputShapeException, FakeTensorMode
 
 ROWS, WIDTH, HIDDEN = 64, 8, 16
 WEIGHTS = 4 * (WIDTH * HIDDEN + HIDDEN * WIDTH)
@@ -92,6 +92,25 @@ def test_state_that_a_module_registers_stays_optimizer_state() -> None:
         observer.learn_modules()
         fit = fit_of(observer)
     assert (bytes_of(fit, "optimizer state"), bytes_of(fit, "buffer")) == (64, 0)
+
+
+def test_a_sparse_gradient_is_its_indices_and_values() -> None:
+    with observing_memory() as observer:
+        table = nn.Embedding(100, 4, sparse=True)
+        optimizer = torch.optim.SparseAdam(table.parameters())
+        for _ in range(2):
+            table(torch.tensor([3, 5, 3])).sum().backward()
+            optimizer.step()
+    gradients = [life.bytes for life in observer.lives if life.kind == "gradient" and life.freed_at is None]
+    assert sorted(gradients) == [2 * 3 * 8, 2 * 3 * 4 * 4]  # of both backwards: indices of 6 rows, and 6 rows
+
+
+def test_the_size_of_a_sparse_gradient_is_unknown_on_fake_tensors() -> None:
+    with FakeTensorMode(), observing_memory():
+        table = nn.Embedding(100, 4, sparse=True)
+        loss = table(torch.tensor([3, 5, 3])).sum()
+        with pytest.raises(DynamicOutputShapeException):
+            loss.backward()
 
 
 def test_inputs_buffers_outputs_and_saved_values() -> None:

@@ -229,12 +229,24 @@ def in_backward() -> bool:
 
 
 def inner_tensors(value: object) -> Iterator[torch.Tensor]:
-    """Yield the dense tensors of a tensor: itself, or those that a wrapper such as DTensor holds."""
+    """Yield the dense tensors of a tensor: itself, or those that a wrapper or a sparse tensor holds."""
     if is_traceable_wrapper_subclass(value):
         for name in value.__tensor_flatten__()[0]:
             yield from inner_tensors(getattr(value, name))
     elif isinstance(value, torch.Tensor):
-        yield value
+        yield from (value,) if value.layout is torch.strided else _sparse_parts(value)
+
+
+def _sparse_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the indices and values of a sparse tensor; none of an opaque one."""
+    with without_modes():
+        if tensor.layout is torch.sparse_coo:
+            return tensor._indices(), tensor._values()
+        if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+            return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+        if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+            return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return ()
 
 
 @dataclass(frozen=True, slots=True)

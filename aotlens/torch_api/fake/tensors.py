@@ -25,6 +25,7 @@ from aotlens.torch_api.symbolic import make_shape_env
 
 __all__ = [
     "DATA_DEPENDENT_ERRORS",
+    "DynamicOutputShapeException",
     "FakeTensor",
     "FakeTensorMode",
     "UnsupportedOperatorException",
