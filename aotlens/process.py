@@ -26,6 +26,11 @@ def deferred_collection() -> Iterator[None]:
         gc.enable()
 
 
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 VARIABLE = "AOTLENS_LOG"
 """`debug`, `info` or `warning`."""
 

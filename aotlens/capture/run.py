@@ -3,7 +3,7 @@
 Invariant: grad mode and the stack of modes are restored whatever happens in the user's function.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +39,7 @@ from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.provenance.variables import VariableObserver
 from aotlens.capture.recorded import Snapshot, leaves_and_unreturned
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, FlatCall, OpenInput, Structure, Subject
+from aotlens.capture.records import Captured, FlatCall, OpenInput, OutputExit, Structure, Subject
 from aotlens.capture.rng.random_op_rules import has_random_rules
 from aotlens.capture.symbols.size_guards import recording_guards
 from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scalars
@@ -112,11 +112,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
             with_exit(recorder, captured_input, grad_fn, snapshot)
             for captured_input, grad_fn in zip(inputs, grad_fns, strict=True)
         )
-        output_exits = {
-            id(value): output_exit(value, id(value) in requiring_grad)
-            for value in outputs
-            if isinstance(value, torch.Tensor)
-        }
+        output_exits = _output_exits(outputs, requiring_grad)
     return Captured(
         subject=subject,
         inputs=final_inputs,
@@ -137,6 +133,14 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
         hooks=callers_hooks(),
         has_hooks=has_saved_tensor_hooks(),
     ), recorder
+
+
+def _output_exits(outputs: Sequence[Any], requiring_grad: frozenset[int]) -> dict[int, OutputExit]:
+    return {
+        id(value): output_exit(value, id(value) in requiring_grad)
+        for value in outputs
+        if isinstance(value, torch.Tensor)
+    }
 
 
 def _requires_grad(value: Any) -> bool:

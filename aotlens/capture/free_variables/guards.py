@@ -22,7 +22,7 @@ PLAIN = (bool, int, float, complex, str, bytes)
 
 
 class TensorKind:
-    """What a call may know of a tensor that it replaces without reading it; stands for it in a guard."""
+    """What a call may know of a tensor that it replaces without reading it; a guard keeps this instead."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._facts = _facts(tensor)

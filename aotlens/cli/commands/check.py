@@ -22,6 +22,7 @@ from aotlens.cli.terminal import say, write_data
 from aotlens.diagnostics.checked import Checked
 from aotlens.errors import UserError
 from aotlens.options import BACKENDS
+from aotlens.process import cores
 from aotlens.view.quantities import counted
 
 RENDERERS = {"text": "findings_text", "json": "findings_json", "sarif": "sarif", "github": "github"}
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_limits(parser)
     parser.add_argument(
-        "--jobs", metavar="N", type=count, default=_cores(), help="files at a time (default: one per core)"
+        "--jobs", metavar="N", type=count, default=cores(), help="files at a time (default: one per core)"
     )
     parser.add_argument("--time-limit", metavar="SECONDS", type=seconds, help="per file (default: 120)")
     parser.add_argument("--fresh", action="store_true", help="retrace even if nothing has changed")
@@ -116,10 +117,6 @@ def _check_script_arguments(arguments: argparse.Namespace) -> None:
     raise UserError(
         f"`{words[0]}` is not an option of `aotlens check`, and arguments need a single script: {several}"
     )
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Overrides:

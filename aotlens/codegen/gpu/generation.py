@@ -3,7 +3,6 @@
 Invariant: only child processes emulate a GPU; a job that fails or takes too long does not affect the others.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -22,8 +21,9 @@ from aotlens.codegen.gpu.records import BuiltKernel, GpuRequest, KernelSource, L
 from aotlens.model.report import Phase
 from aotlens.observe import announce_stage
 from aotlens.partition.records import Partitioned
+from aotlens.process import cores
 
-__all__ = ["GpuCode", "cores", "generate_for_gpu"]
+__all__ = ["GpuCode", "generate_for_gpu"]
 
 LOWERING_LIMIT_S = 600.0
 SASS = "sass"
@@ -200,8 +200,3 @@ class _Generation:
 
 def _one_kernel(source: KernelSource) -> Iterator[BuiltKernel]:
     yield build_kernel(source)
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -4,7 +4,6 @@ Invariant: no file of the user's is written; a trial that fails or takes too lon
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from aotlens.fit.advice.jobs import OUTCOME, NamesJob, NamesOutcome, TrainingJob
 from aotlens.fit.job import FitJob
 from aotlens.model.codec import decode_record
 from aotlens.model.fit import Fit
+from aotlens.process import cores
 from aotlens.session.job_folder import PRINTED, read_answer, write_job
 from aotlens.session.why.observation import read_observation
 from aotlens.view.quantities import limit_text
@@ -60,7 +60,7 @@ class Trials:
     def start_fits(self, each: Iterable[Mapping[str, str]]) -> None:
         """Start to measure the memory of edited scripts that will be asked for, as far as cores are free."""
         for texts in each:
-            if len(self._started) >= min(_cores(), MOST_SIDE_BY_SIDE):
+            if len(self._started) >= min(cores(), MOST_SIDE_BY_SIDE):
                 return
             key = tuple(sorted(texts.items()))
             if key not in self._fits and key not in self._started:
@@ -127,10 +127,6 @@ class Trials:
                 break
             self._ended.add(json.loads(answer)[0])
         return run.folder
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from functools import partial
 from aotlens.codegen.gpu.cache import GpuCache
 from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
 from aotlens.codegen.gpu.cost_model.roofline import Work, floor
-from aotlens.codegen.gpu.generation import cores
 from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.kernel_rows import with_built_code
 from aotlens.codegen.gpu.launches import Launch
@@ -25,6 +24,7 @@ from aotlens.codegen.gpu.records import BuiltKernel, GpuRequest, KernelSource
 from aotlens.errors import UserError
 from aotlens.model.kernels import Kernel, KernelShare
 from aotlens.model.source import Phase
+from aotlens.process import cores
 from aotlens.trace.gpu.kernel_text import kernel_text
 from aotlens.trace.output_code import OutputCode
 
