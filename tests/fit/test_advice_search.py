@@ -1,6 +1,6 @@
 """The search for edits, with invented runs in place of real ones."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -46,6 +46,9 @@ class InventedTrials:
 
     def names(self) -> NamesOutcome:
         return NAMES
+
+    def import_libraries(self, names: Sequence[str], unedited: Fit) -> None:
+        assert names == NAMES.libraries
 
     def start_fits(self, each: Iterable[Mapping[str, str]]) -> None:
         for texts in each:

@@ -48,6 +48,8 @@ class NamesOutcome:
     file: str = ""
     line: int = 0
     names: tuple[NameFact, ...] = ()
+    libraries: tuple[str, ...] = ()
+    """The modules of installed packages that the script imports until then, in their order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ Invariant: the script is ended before the backward runs.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -31,7 +32,9 @@ __all__ = ["main", "names_of"]
 def main(folder: str) -> int:
     """Run the job of a folder and write the outcome there."""
     job = read_job(folder, NamesJob)
-    save_answer(folder, OUTCOME, encode_record(names_of(job)))
+    before = frozenset(sys.modules)
+    outcome = replace(names_of(job), libraries=tuple(_libraries(before)))
+    save_answer(folder, OUTCOME, encode_record(outcome))
     return 0
 
 
@@ -60,6 +63,14 @@ def names_of(job: NamesJob) -> NamesOutcome:
 
     run_to_end(script, job.path)
     return outcomes[0] if outcomes else NamesOutcome()
+
+
+def _libraries(before: Container[str]) -> Iterator[str]:
+    """Yield the modules that were imported from files of installed packages."""
+    for name, module in tuple(sys.modules.items()):
+        file = getattr(getattr(module, "__spec__", None), "origin", None)
+        if name not in before and name != "__main__" and file and not is_users_own(file):
+            yield name
 
 
 def _user_frame(frame: FrameType | None) -> FrameType | None:

@@ -55,7 +55,9 @@ def advise(
     """Test the proposals for these files, and combine them if there is a target."""
     if goal.target is not None and goal.target.is_reached(base) and not goal.is_whole:
         return Advised((), _unedited(base, goal.target), {}, ())
-    script = Script(texts, trials.names(), base)
+    names = trials.names()
+    trials.import_libraries(names.libraries, base)
+    script = Script(texts, names, base)
     search = Search(trials, script, base, say, script.proposals())
     plan, changed = None, dict[str, str]()
     if goal.target is not None:

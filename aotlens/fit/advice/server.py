@@ -1,4 +1,4 @@
-"""The child process that loads torch once, and runs each trial of a script in a fork of its own.
+"""The child process that loads torch and other libraries once, and runs each trial in a fork of its own.
 
 Invariant: no user code runs in this process, so every trial starts from the same state.  Trials run side by
 side; whoever asks for them limits how many.
@@ -11,14 +11,17 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch
+
 from aotlens.session.job_folder import PRINTED
 
-__all__ = ["CHILDREN", "main"]
+__all__ = ["CHILDREN", "import_libraries", "main"]
 
 CHILDREN = {
     "fit": "aotlens.fit.child",
@@ -39,7 +42,10 @@ POLL_S = 0.01
 
 
 def main() -> int:
-    """Run a job for each line of stdin; write a line with its number and exit code, None for a timeout."""
+    """Run a job, or import libraries, for each line of stdin.
+
+    Each is answered by a line with its number and exit code, None for a timeout.
+    """
     answers = os.dup(sys.stdout.fileno())
     for name in (*LIBRARIES, *CHILDREN.values()):
         importlib.import_module(name)
@@ -51,12 +57,36 @@ def main() -> int:
                 if not text:
                     return 0
                 *lines, received = (received + text).split(b"\n")
-                for line in lines:
-                    forks.start(json.loads(line))
+                for request in map(json.loads, lines):
+                    if "libraries" in request:
+                        imported = request["number"], import_libraries(request["libraries"])
+                        os.write(answers, json.dumps(imported).encode() + b"\n")
+                    else:
+                        forks.start(request)
             for answer in forks.ended():
                 os.write(answers, json.dumps(answer).encode() + b"\n")
     finally:  # nobody waits for what still runs, or the user has interrupted this process
         forks.kill()
+
+
+def import_libraries(names: Sequence[str]) -> int:
+    """Import modules of installed packages into this process; return 1 if trials may differ with them."""
+    streams = {number: os.dup(number) for number in (1, 2)}
+    none = os.open(os.devnull, os.O_RDWR)
+    try:
+        for number in streams:
+            os.dup2(none, number)
+        for name in names:
+            importlib.import_module(name)
+    except Exception:  # noqa: BLE001 (whatever a package raises: the script imports it itself, and says so)
+        return 1
+    finally:
+        for number, stream in streams.items():
+            os.dup2(stream, number)
+            os.close(stream)
+        os.close(none)
+    is_forkable = not torch.cuda.is_initialized()
+    return 0 if is_forkable else 1
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,8 +27,8 @@ __all__ = ["Trials", "trials"]
 LIMIT_S = 120.0
 """The time limit of one run."""
 SERVER = "aotlens.fit.advice.server"
-
-
+MOST_APART = 1e-3
+"""The largest part of the peak by which constants of packages may change it."""
 MOST_SIDE_BY_SIDE = 8
 """How many trials run at once, on a machine with so many cores."""
 
@@ -55,7 +55,8 @@ class Trials:
     _fits: dict[Texts, Fit | None] = field(default_factory=dict)
     _started: dict[Texts, Run] = field(default_factory=dict)
     """Memory that nobody has asked for yet."""
-    _ended: set[int] = field(default_factory=set)
+    _answers: dict[int, int | None] = field(default_factory=dict)
+    """The exit codes of the requests that were answered, by number."""
 
     def start_fits(self, each: Iterable[Mapping[str, str]]) -> None:
         """Start to measure the memory of edited scripts that will be asked for, as far as cores are free."""
@@ -80,6 +81,27 @@ class Trials:
 
     def _start_fit(self, texts: Mapping[str, str]) -> Run:
         return self._start("fit", replace(self.job, texts=dict(texts), to_end=False))
+
+    def import_libraries(self, names: Sequence[str], unedited: Fit) -> None:
+        """Import what the script imports once for all trials, if the script's memory is the same with it.
+
+        Packages that ask for a GPU when they are imported find none here, so an emulated one excludes this.
+        """
+        packages = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"torch"}
+        if not packages or self.job.gpu is not None:
+            return
+        self.runs += 1
+        self._ask({"number": self.runs, "libraries": list(names)})
+        self._fits.clear()  # it is run without edits, although it may have been before
+        fit = self.fit({}) if self._answer(self.runs) == 0 else None
+        if fit is None or not _are_alike(fit, unedited):
+            self.close()
+            self.process = _server()
+
+    def close(self) -> None:
+        """End the server, and the trials that run."""
+        with self.process:
+            pass
 
     def names(self) -> NamesOutcome:
         """Return the names at the first backward of the script as it is."""
@@ -111,28 +133,54 @@ class Trials:
         self.runs += 1
         run = Run(self.runs, tempfile.mkdtemp(dir=self.folder))
         write_job(run.folder, job)
-        request = {"number": run.number, "kind": kind, "folder": run.folder, "limit_s": self.limit_s}
+        self._ask({"number": run.number, "kind": kind, "folder": run.folder, "limit_s": self.limit_s})
+        return run
+
+    def _ask(self, request: Mapping[str, Any]) -> None:
         assert self.process.stdin is not None
         if self.process.poll() is None:  # the jobs of a server that was killed have no result
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
-        return run
 
     def _finished(self, run: Run) -> str:
         """Wait for the end of a run, and return its folder."""
-        assert self.process.stdout is not None
-        while run.number not in self._ended:
-            answer = self.process.stdout.readline()
-            if not answer:
-                break
-            self._ended.add(json.loads(answer)[0])
+        self._answer(run.number)
         return run.folder
+
+    def _answer(self, number: int) -> int | None:
+        """Wait for the answer to a request: its exit code, None if there is none."""
+        assert self.process.stdout is not None
+        while number not in self._answers:
+            line = self.process.stdout.readline()
+            if not line:
+                return None
+            answered, code = json.loads(line)
+            self._answers[answered] = code
+        return self._answers[number]
 
 
 @contextmanager
 def trials(job: FitJob) -> Iterator[Trials]:
     """Start the server of the trials; it ends with the block."""
     with tempfile.TemporaryDirectory(prefix="aotlens-advice-") as folder:
-        command = [sys.executable, "-m", SERVER]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            yield Trials(job, folder, process)
+        runs = Trials(job, folder, _server())
+        try:
+            yield runs
+        finally:
+            runs.close()
+
+
+def _are_alike(fit: Fit, other: Fit) -> bool:
+    """Return True if two steps run the same operators, in nearly the same memory.
+
+    Constants that a package makes when it is imported are not counted where it was imported before.
+    """
+    operators = [[(point.op, point.span) for point in each.curve] for each in (fit, other)]
+    bytes_apart = abs(fit.step_peak_bytes - other.step_peak_bytes)
+    return operators[0] == operators[1] and bytes_apart <= MOST_APART * other.step_peak_bytes
+
+
+def _server() -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
