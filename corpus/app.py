@@ -10,6 +10,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
+from corpus.bytecode import compile_bytecode
 from corpus.measure import Limits, measure
 from corpus.page import page, quick_section
 from corpus.program import Program, find_programs
@@ -111,6 +112,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _run_all(programs: Sequence[Program], store: Store, options: argparse.Namespace) -> None:
+    compile_bytecode()
     limits = Limits(options.limit, options.rounds, verify=not options.no_verify)
     with ThreadPoolExecutor(options.jobs) as pool:
         run = partial(run_one, store=store, limits=limits, fresh=options.fresh, stale_ok=options.stale_ok)

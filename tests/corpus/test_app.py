@@ -41,6 +41,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(app, "find_programs", find)
     monkeypatch.setattr(app, "measure", measure)
+    monkeypatch.setattr(app, "compile_bytecode", lambda: None)
     monkeypatch.setattr(store, "engine_digest", lambda: "engine 1")
     return ran
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,17 @@ def test_first_steps_that_look_slower_are_repeated_with_empty_caches(
     ratio = judge(FULL_PROGRAM, measure(FULL_PROGRAM, Limits(verify=False))).first_step
     assert [ways.count(f"{side}-cold") for side in ("inductor", "aotlens")] == [rounds, rounds]
     assert ratio == Ratio(min(first_s), 2.0)
+
+
+@pytest.mark.parametrize(("timed_out", "way"), [(False, "verify"), (True, "quick")])
+def test_where_inductor_exceeds_the_limit_eagers_kernels_are_verified(
+    timed_out: bool, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(bench: object, way: str, memory_lines: str = "") -> Run:
+        return Run(way, replace(ran(TEXTS), timed_out=timed_out and way in ("inductor", "aotlens")))
+
+    monkeypatch.setattr(corpus.measure.Bench, "run", run)
+    assert measure(FULL_PROGRAM, Limits(warm_rounds=0)).runs[-1].way == way
 
 
 @pytest.mark.rotates

@@ -140,6 +140,13 @@ def test_the_words_of_a_failed_verification() -> None:
     assert judge(PROGRAM, measured(verify_exit=1)).verify == Check("fail", "exit 1: MISMATCH net: gradient")
 
 
+def test_a_verification_with_eagers_kernels_says_so() -> None:
+    full = measured()
+    runs = (*full.runs[:-1], replace(full.runs[-1], way="quick"))
+    expected = Check("pass", "equal with eager's kernels")
+    assert judge(PROGRAM, replace(full, runs=runs)).verify == expected
+
+
 @pytest.mark.parametrize(
     ("headings", "state"),
     [
