@@ -44,6 +44,8 @@ class BudgetSolution:
     """No choice within the budget recomputes less."""
     exact: bool
     method: str
+    asked_bytes: int | None = None
+    """What was asked for, if it is less than every choice saves."""
 
 
 def point_of(problem: Problem, saved_ids: frozenset[int]) -> FrontierPoint:

@@ -1,7 +1,7 @@
 """The values that each policy saves: `default`, `min-cut` and `budget`, each with the user's overrides."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotlens.errors import UserError
 from aotlens.ir.program import Node, has_effect
@@ -141,7 +141,11 @@ def _within_budget(joint: Joint, sides: Sides, policy: Policy) -> Choice:
     try:
         solution = meet_budget(problem, limit_bytes)
     except InfeasibleError:
-        raise UserError(_too_small(problem, limit_bytes, joint)) from None
+        if policy.budget is None or policy.budget.fraction is None:
+            raise UserError(_too_small(problem, limit_bytes, joint)) from None
+        # A fraction is for all graphs of a program, and some of them save only what they must.
+        least = Frontier(problem).least_bytes
+        solution = replace(meet_budget(problem, least.size_bytes), asked_bytes=limit_bytes)
     choice = _solver_choice(joint, problem, solution.point.saved, Reason.BUDGET, forced)
     return Choice(choice.saved, choice.why_saved, choice.why_recomputed, problem, solution, forced)
 

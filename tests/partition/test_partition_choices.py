@@ -20,6 +20,7 @@ from aotlens.partition.records import Partitioned
 from aotlens.partition.stage import partition
 from aotlens.pipeline import compile_direct
 from aotlens.policy import Override, Policy
+from aotlens.view.partition.reasons import budget_text
 from benchmarks.models import CONV_NET, gpt_model
 
 POLICIES = ("min-cut", "default", "budget=0.6")
@@ -148,6 +149,20 @@ def test_an_impossible_budget_says_what_is_possible() -> None:
         UserError, match=r"below \d.* bytes, which every choice must save.*other random numbers"
     ):
         partition(PROGRAMS["noisy"](), "budget=16B")
+
+
+def test_a_fraction_that_no_choice_meets_saves_as_little_as_possible() -> None:
+    options = CompileOptions(backend="eager", policy=Policy.parse((), "1%"))
+    target = compile_direct(noisy, (leaf(8, 16), leaf(16, 32)), {}, options).target()
+    assert target.partition is not None
+    budget = target.partition.budget
+    assert budget is not None
+    assert (
+        budget.asked_bytes
+        < budget.saved_bytes
+        == min(point.saved_bytes for point in target.partition.frontier)
+    )
+    assert budget_text(budget).endswith("every choice saves as much")
 
 
 def test_overrides_by_name_and_by_line() -> None:

@@ -105,6 +105,8 @@ def budget_text(budget: BudgetResult) -> str:
     """Return in one sentence how the budget was met."""
     asked, saved = human_bytes(budget.asked_bytes), human_bytes(budget.saved_bytes)
     met = f"budget {asked}: {saved} saved, {human_flops(budget.recompute_flops)} recomputed"
+    if budget.saved_bytes > budget.asked_bytes:
+        return f"{met}; every choice saves as much"
     if budget.exact:
         return f"{met}, the least recomputation that fits ({budget.method})"
     above = f"at most {percent(budget.gap, 1)} above the least"
