@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from aotlens.fit.advice.comparison import judged
+from aotlens.fit.advice.comparison import judged, judged_in_double
 from aotlens.fit.advice.jobs import TrainingOutcome
 from aotlens.fit.advice.training import distance
 
@@ -55,6 +55,24 @@ def test_what_differs_without_the_edit_too_does_not_count() -> None:
     edited = TrainingOutcome("", 3, 2, 0.3, ("step 0: 9 seconds",))
     reference = TrainingOutcome("", 3, 2, 0.0, ("step 0: 8 seconds",))
     assert judged(reference, edited, True, lambda: noise).outcome == "equal within tolerance"
+
+
+@pytest.mark.parametrize(
+    ("edited", "is_equal"),
+    [
+        (TrainingOutcome("", 3, 2, 1e-9, REFERENCE.printed), True),
+        (TrainingOutcome("", 3, 2, 1e-4, REFERENCE.printed), False),
+        (TrainingOutcome("", 3, 2, 1e-9, ("step 0: loss 2.5",)), False),
+        (TrainingOutcome("", 3, 2, 1e-9, REFERENCE.printed, buffer_distance=1e-4), False),
+        (TrainingOutcome("RuntimeError: expected Float"), False),
+        (TrainingOutcome("", 6, 2, 0.0, REFERENCE.printed), False),
+    ],
+)
+def test_float64_leaves_only_real_differences(edited: TrainingOutcome, is_equal: bool) -> None:
+    judgement = judged_in_double(REFERENCE, edited)
+    assert (judgement is not None) == is_equal
+    if judgement is not None:
+        assert judgement.text == "2 parameters and 1 printed line after 3 steps, in float64"
 
 
 def test_distance_is_relative_to_how_far_the_steps_move() -> None:

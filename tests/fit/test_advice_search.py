@@ -22,8 +22,8 @@ SAVED = {"checkpoint(block": 20, "fused=True": 10, "memory_budget": 15, "x.chunk
 FLOPS = {"checkpoint(block": 30, "memory_budget": 10}
 
 
-def fit_of(text: str) -> Fit:
-    saved = sum(saved for part, saved in SAVED.items() if part in text)
+def fit_of(text: str, more: int = 0) -> Fit:
+    saved = more + sum(saved for part, saved in SAVED.items() if part in text)
     flops = 100 + sum(flops for part, flops in FLOPS.items() if part in text)
     point = FitPoint(0, 100 - saved, "backward")
     return Fit(
@@ -42,6 +42,10 @@ class InventedTrials:
     """Runs that are computed from the text; edits with `different` in them change the training."""
 
     different: str = "no text"
+    apart: float = 0.5
+    """How far such edits are from the reference, in float32."""
+    together: dict[tuple[str, str], int] = field(default_factory=dict)
+    """What two edits save beside what each saves alone."""
     trained: list[str] = field(default_factory=list)
 
     def names(self) -> NamesOutcome:
@@ -55,18 +59,28 @@ class InventedTrials:
             assert texts["train.py"] != TEXT
 
     def fit(self, texts: Mapping[str, str]) -> Fit:
-        return fit_of(texts["train.py"])
+        text = texts["train.py"]
+        more = sum(saved for parts, saved in self.together.items() if all(part in text for part in parts))
+        return fit_of(text, more)
 
     def train(
-        self, calls: int, texts: Mapping[str, str] | None = None, is_reference: bool = False
+        self,
+        calls: int,
+        texts: Mapping[str, str] | None = None,
+        is_reference: bool = False,
+        is_double: bool = False,
     ) -> TrainingOutcome:
         text = (texts or {}).get("train.py", "")
         self.trained.append(text)
-        return TrainingOutcome("", calls, 2, 0.5 if self.different in text else 0.0)
+        is_different = self.different in text and not is_double
+        return TrainingOutcome("", calls, 2, self.apart if is_different else 0.0)
 
 
 def advised(target_bytes: int | None, different: str = "no text", *, is_whole: bool = False) -> Advised:
-    trials = InventedTrials(different)
+    return advised_by(InventedTrials(different), target_bytes, is_whole)
+
+
+def advised_by(trials: InventedTrials, target_bytes: int | None, is_whole: bool = False) -> Advised:
     target = None if target_bytes is None else Target(target_bytes)
     texts = {"train.py": TEXT}
     return advise(cast("Trials", trials), texts, fit_of(TEXT), Goal(target, is_whole), lambda line: None)
@@ -89,6 +103,21 @@ def test_an_edit_that_changes_the_training_is_no_part_of_a_plan() -> None:
     assert result.plan.is_reached
     assert "chunk" not in result.texts["train.py"]
     assert any("micro batches" in title for title, _ in result.rejected)
+
+
+def test_rounding_that_the_optimizer_amplifies_is_no_difference() -> None:
+    plan = advised_by(InventedTrials("_part", apart=0.02), 75).plan
+    assert plan is not None
+    assert "2 micro" in plan.titles[0]
+    assert plan.compared.endswith("after 3 steps, in float64")
+
+
+def test_an_edit_that_lowers_nothing_alone_may_lower_the_peak_beside_others() -> None:
+    together = {("checkpoint_sequential(", "fused=True"): 10}
+    assert advised(12).plan != (plan := advised_by(InventedTrials(together=together), 12).plan)
+    assert plan is not None
+    assert plan.is_reached
+    assert any("segments" in title for title in plan.titles)
 
 
 def test_a_target_counts_the_excess_of_every_line_of_a_phase() -> None:

@@ -11,12 +11,20 @@ SCRIPT = """\
 import torch
 from shapes import WIDTH
 
-weight = torch.zeros(8, WIDTH, requires_grad=True)
-optimizer = torch.optim.SGD([weight], 0.1)
-for step in range(5):
+def differentiate(weight):
     (torch.ones(8) @ weight).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
+
+
+def main():
+    weight = torch.zeros(8, WIDTH, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], 0.1)
+    for step in range(5):
+        differentiate(weight)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+main()
 """
 PACKAGE = """\
 from pathlib import Path
@@ -44,8 +52,10 @@ def test_a_library_is_imported_once(job: FitJob, tmp_path: Path) -> None:
     package = tmp_path / "site-packages" / "shapes"
     (package / "__init__.py").write_text(PACKAGE + SAME_WIDTH)
     with trials(job) as runs:
-        unedited, libraries = runs.fit({}), runs.names().libraries
+        unedited, names = runs.fit({}), runs.names()
+        libraries = names.libraries
         assert unedited is not None
+        assert [fact.options[0] for fact in names.names if fact.name == "optimizer"] == ["lr"]
         assert "shapes" in libraries
         assert "__main__" not in libraries
         server = runs.process

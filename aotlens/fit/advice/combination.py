@@ -4,7 +4,7 @@ Invariant: of edits that exclude each other, a combination has at most one; what
 left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aotlens.fit.advice.proposals import Proposal
 from aotlens.fit.advice.search_state import Search, Tested
@@ -16,15 +16,22 @@ __all__ = ["combined"]
 
 ROUNDS = 2
 """How often every edit is added: one that does not help at first may help after others."""
+MOST_RAISED = 1.25
+"""The peak, as a multiple of the script's, with which an edit may still help beside others."""
 CONFLICTS = ({"step in backward", "gradient accumulation"},)
 """Kinds that exclude each other: each micro batch has a backward, after which parameters may not change."""
+
+
+Join = Callable[[Tested, Tested], tuple[Proposal, ...] | None]
+"""Returns the proposals of a combination with those of one more edit; None if it is not to be added."""
 
 
 def combined(search: Search, singles: Sequence[Tested], target: Target) -> Tested | None:
     """Return the cheapest tested combination that reaches the target, or the lowest one.
 
     Exact edits come before all edits; each time they are added from the cheapest on, then from the one on
-    that lowers most, because edits that are cheap may keep others from helping.
+    that lowers most, because edits that are cheap may keep others from helping.  At last edits are added that
+    lower nothing alone.
     """
     exact = [tested for tested in singles if search.is_exact(tested)]
     pools = [exact, singles] if len(exact) < len(singles) else [exact]
@@ -36,22 +43,39 @@ def combined(search: Search, singles: Sequence[Tested], target: Target) -> Teste
             tried.append(_added_up(search, order, target))
             if target.is_reached(tried[-1].fit):
                 return tried[-1]
-    return min(tried, key=lambda tested: target.bytes_of(tested.fit), default=None)
+    lowest = min(tried, key=lambda tested: target.bytes_of(tested.fit), default=None)
+    most_bytes = MOST_RAISED * search.base.step_peak_bytes
+    others = [tested for tested in search.usable_others() if tested.fit.step_peak_bytes <= most_bytes]
+    if lowest is None or not others:
+        return lowest
+    others.sort(key=lambda tested: target.excess_bytes(tested.fit))
+    additions = [*others, *sorted(singles, key=search.cost)]
+    return _extended(search, lowest, additions, target, _joined)
 
 
 def _added_up(search: Search, order: Sequence[Tested], target: Target) -> Tested:
     """Return the first single one that reaches the target, or add them up in this order."""
+
+    def with_what_lowers(best: Tested, single: Tested) -> tuple[Proposal, ...] | None:
+        lowers = _lowers_what_exceeds(search.base, single.fit, best.fit, target)
+        return _joined(best, single) if lowers else None
+
     reaching = [tested for tested in order if target.is_reached(tested.fit)]
-    best = lowest = (reaching or order)[0]
-    additions = [*order] * ROUNDS
+    return _extended(search, (reaching or order)[0], [*order] * ROUNDS, target, with_what_lowers)
+
+
+def _extended(
+    search: Search, best: Tested, additions: Sequence[Tested], target: Target, join: Join
+) -> Tested:
+    """Add to a combination, in this order, what lowers it, until the target is reached."""
+    lowest = best
     for index, single in enumerate(additions):
         if target.is_reached(best.fit):
             break
-        chosen = _with(search, best, single, target)
+        chosen = join(best, single)
         if chosen is None:
             continue
-        following = (_with(search, best, each, target) for each in additions[index:])
-        search.start(filter(None, following))
+        search.start(filter(None, (join(best, each) for each in additions[index:])))
         if len(chosen) > 1:
             search.say(f"{counted(len(chosen), 'edit')} together")
         together = search.tested(chosen)
@@ -61,10 +85,10 @@ def _added_up(search: Search, order: Sequence[Tested], target: Target) -> Tested
     return _pruned(search, best if target.is_reached(best.fit) else lowest, target)
 
 
-def _with(search: Search, best: Tested, single: Tested, target: Target) -> tuple[Proposal, ...] | None:
+def _joined(best: Tested, single: Tested) -> tuple[Proposal, ...] | None:
     """Return the proposals of a combination and one more, which replaces those that it excludes."""
     (added,) = single.chosen
-    if added in best.chosen or not _lowers_what_exceeds(search.base, single.fit, best.fit, target):
+    if added in best.chosen:
         return None
     return (*(proposal for proposal in best.chosen if _are_compatible(proposal, added)), added)
 

@@ -14,7 +14,7 @@ from aotlens.fit.advice.jobs import TrainingOutcome
 from aotlens.model.fit import AdviceOutcome
 from aotlens.view.quantities import counted, small_percent
 
-__all__ = ["Judgement", "judged"]
+__all__ = ["HALF_DISTANCE", "Judgement", "judged", "judged_in_double"]
 
 EXACT_DISTANCE = 1e-3
 """The largest distance that rounding in the tensors' own dtype explains."""
@@ -22,6 +22,8 @@ HALF_DISTANCE = 0.1
 """The same for a step that computes in 16 bits: Adam's first steps depend on each gradient's sign."""
 EXACT_PRINTED, HALF_PRINTED = 2e-3, 5e-2
 """Relative tolerances of printed numbers, which are rounded when they are printed."""
+DOUBLE_DISTANCE = 1e-6
+"""The largest distance that rounding in float64 explains."""
 LEAST_PRINTED = 1e-5
 """The difference of printed numbers that is always allowed."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -61,15 +63,34 @@ def judged(
         return Judgement(None, f"its buffers differ: {_distance_words(edited.buffer_distance)}")
     if lines:
         return Judgement(None, f"it prints other numbers in line {lines[0] + 1}")
-    parts = [counted(edited.parameters, "parameter") if edited.parameters else ""]
-    parts.append(counted(len(reference.printed), "printed line") if reference.printed else "")
-    compared = " and ".join(part for part in parts if part)
+    compared = _compared_words(reference, edited)
     if not compared:
         return Judgement("not compared", "the script has no optimizer and prints nothing")
     if not edited.distance and not edited.buffer_distance:
-        return Judgement("equal", f"{compared} after {counted(edited.calls, 'step')}")
-    where = f"{compared} after {counted(edited.calls, 'step')}; {_distance_words(edited.distance)}"
-    return Judgement("equal within tolerance", where)
+        return Judgement("equal", compared)
+    return Judgement("equal within tolerance", f"{compared}; {_distance_words(edited.distance)}")
+
+
+def judged_in_double(reference: TrainingOutcome, edited: TrainingOutcome) -> Judgement | None:
+    """Compare both runs in float64, where rounding is far smaller than any other difference.
+
+    Return None if that shows a difference, or if the script does not run in float64.
+    """
+    if reference.failure or edited.failure or edited.calls != reference.calls or not edited.parameters:
+        return None
+    if max(edited.distance, edited.buffer_distance) > DOUBLE_DISTANCE:
+        return None
+    if _different(reference.printed, edited.printed, is_exact=True):
+        return None
+    return Judgement("equal within tolerance", f"{_compared_words(reference, edited)}, in float64")
+
+
+def _compared_words(reference: TrainingOutcome, edited: TrainingOutcome) -> str:
+    """Return `26 parameters and 3 printed lines after 3 steps`; empty if there are neither."""
+    parts = [counted(edited.parameters, "parameter") if edited.parameters else ""]
+    parts.append(counted(len(reference.printed), "printed line") if reference.printed else "")
+    compared = " and ".join(part for part in parts if part)
+    return f"{compared} after {counted(edited.calls, 'step')}" if compared else ""
 
 
 def _noise(distance: float) -> float:

@@ -39,6 +39,8 @@ class NameFact:
     """Whether a module was passed to `torch.compile`."""
     has_submodules: bool = False
     """Whether a module contains others, and so may save more than its input."""
+    options: tuple[str, ...] = ()
+    """The names of an optimizer's options: `lr`, `foreach`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class TrainingJob:
     """Run in eager and write that file, instead of comparing with it."""
     texts: dict[str, str] = field(default_factory=dict)
     """Edited files."""
+    is_double: bool = False
+    """Whether the default dtype is float64."""
 
 
 @dataclass(frozen=True, slots=True)

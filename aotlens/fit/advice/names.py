@@ -80,7 +80,11 @@ def _user_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def _outcome(frame: FrameType) -> NamesOutcome:
-    values = {**frame.f_globals, **frame.f_locals}
+    values: dict[str, Any] = {}
+    caller: FrameType | None = frame
+    while caller is not None:  # the optimizer may be a name of the function that calls the step's
+        values = {**caller.f_globals, **caller.f_locals, **values}
+        caller = _user_frame(caller.f_back)
     return NamesOutcome(frame.f_code.co_filename, frame.f_lineno, tuple(_facts(values)))
 
 
@@ -104,7 +108,7 @@ def _facts(values: Mapping[str, Any]) -> Iterator[NameFact]:
                 has_submodules=any(True for _ in value.children()),
             )
         elif isinstance(value, torch.optim.Optimizer):
-            yield NameFact(name, "optimizer", type_name)
+            yield NameFact(name, "optimizer", type_name, options=tuple(map(str, value.defaults)))
         elif isinstance(value, Mapping | list | tuple) and (fact := _several(name, value)) is not None:
             yield fact
 

@@ -104,7 +104,9 @@ def _test_singles(search: Search, target: Target | None) -> None:
         search.tried.add(proposal)
         search.say(f"{len(search.tried)} of at most {len(search.proposals)}: {proposal.title}")
         tested = search.tested((proposal,))
-        if tested is not None and _is_useful(search, tested, target):
+        if tested is not None and not _is_useful(search, tested, target):
+            search.others.append(tested)
+        elif tested is not None:
             search.singles.append(tested)
             if _is_often_different(search, proposal):
                 search.judgement(tested)
@@ -175,7 +177,8 @@ def _plan(search: Search, target: Target) -> tuple[FitPlan, dict[str, str]]:
         if search.judgement(combination).outcome is not None:
             return _plan_of(search, combination, target), combination.texts
         if len(combination.chosen) > 1:
-            members = [tested for tested in singles if tested.chosen[0] in combination.chosen]
+            alone = (*singles, *search.usable_others())
+            members = [tested for tested in alone if tested.chosen[0] in combination.chosen]
             judgements = [search.judgement(tested) for tested in members]
             if all(judgement.outcome is not None for judgement in judgements):
                 reason = f"with the other edits, {search.judgement(combination).text}"

@@ -6,7 +6,7 @@ Invariant: each combination is run and compared once.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from aotlens.fit.advice.comparison import Judgement, judged
+from aotlens.fit.advice.comparison import HALF_DISTANCE, Judgement, judged, judged_in_double
 from aotlens.fit.advice.jobs import TrainingOutcome
 from aotlens.fit.advice.proposals import Proposal
 from aotlens.fit.advice.rules import Script
@@ -47,10 +47,13 @@ class Search:
     tried: set[Proposal] = field(default_factory=set)
     singles: list[Tested] = field(default_factory=list)
     """The proposals that lower the peak, or that of a phase that exceeds the target, each alone."""
+    others: list[Tested] = field(default_factory=list)
+    """Those that lower neither alone; they may beside others."""
     rejected: dict[str, str] = field(default_factory=dict)
     """The difference in training, by the title of the proposal that causes it."""
     _judgements: dict[tuple[Proposal, ...], Judgement] = field(default_factory=dict)
     _reference: TrainingOutcome | None = None
+    _double_reference: TrainingOutcome | None = None
     _noise: TrainingOutcome | None = None
 
     def start(self, each: Iterable[tuple[Proposal, ...]]) -> None:
@@ -75,11 +78,18 @@ class Search:
 
     def usable(self) -> list[Tested]:
         """Return the singles that are not rejected, and of whose series no weaker one is."""
+        return self._not_rejected(self.singles)
+
+    def usable_others(self) -> list[Tested]:
+        """Return the same of those that lower nothing alone."""
+        return self._not_rejected(self.others)
+
+    def _not_rejected(self, each: list[Tested]) -> list[Tested]:
         rejected = [proposal for proposal in self.proposals if proposal.title in self.rejected]
         series = {proposal.series for proposal in rejected if proposal.series}
         return [
             tested
-            for tested in self.singles
+            for tested in each
             if tested.chosen[0] not in rejected and tested.chosen[0].series not in series
         ]
 
@@ -104,7 +114,20 @@ class Search:
             )
         outcome = self.trials.train(calls, tested.texts)
         is_exact = self.is_exact(tested) and not _has_half_precision(self.base)
-        return judged(self._reference, outcome, is_exact, self._unedited)
+        judgement = judged(self._reference, outcome, is_exact, self._unedited)
+        may_be_rounding = is_exact and max(outcome.distance, outcome.buffer_distance) <= HALF_DISTANCE
+        if judgement.outcome is not None or outcome.failure or not may_be_rounding:
+            return judgement
+        return self._judged_in_double(calls, tested) or judgement
+
+    def _judged_in_double(self, calls: int, tested: Tested) -> Judgement | None:
+        """Compare in float64, because normalized gradients amplify the rounding of another order of sums."""
+        if self._double_reference is None:
+            self._double_reference = self.trials.train(calls, is_reference=True, is_double=True)
+        if self._double_reference.failure:
+            return None
+        edited = self.trials.train(calls, tested.texts, is_double=True)
+        return judged_in_double(self._double_reference, edited)
 
     def _unedited(self) -> TrainingOutcome:
         if self._noise is None:

@@ -117,6 +117,9 @@ def train(job: TrainingJob) -> TrainingOutcome:
         with ExitStack() as stack:
             for hook in hooks:
                 stack.callback(hook.remove)
+            if job.is_double:
+                stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+                torch.set_default_dtype(torch.float64)
             stack.enter_context(importing_edited(job.texts))
             stack.enter_context(emulating(job.gpu, fake=False))
             if job.is_reference:

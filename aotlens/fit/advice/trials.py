@@ -110,12 +110,23 @@ class Trials:
         return NamesOutcome() if data is None else decode_record(NamesOutcome, data)
 
     def train(
-        self, calls: int, texts: Mapping[str, str] | None = None, is_reference: bool = False
+        self,
+        calls: int,
+        texts: Mapping[str, str] | None = None,
+        is_reference: bool = False,
+        is_double: bool = False,
     ) -> TrainingOutcome:
         """Run the script on real tensors for so many calls of `step`."""
-        reference = str(Path(self.folder, "reference.pt"))
+        reference = str(Path(self.folder, f"reference-{'double' if is_double else 'default'}.pt"))
         job = TrainingJob(
-            self.job.path, self.job.argv, self.job.gpu, calls, reference, is_reference, dict(texts or {})
+            self.job.path,
+            self.job.argv,
+            self.job.gpu,
+            calls,
+            reference,
+            is_reference,
+            dict(texts or {}),
+            is_double,
         )
         folder = self._run("training", job)
         data = read_answer(folder, OUTCOME)

@@ -4,6 +4,7 @@
 |---|---|
 | `torch.optim.AdamW(…)` | `fused=True`: one kernel without temporaries |
 | the same on a GPU, or with `foreach=True` | `foreach=False`: temporaries of one parameter at a time |
+| an optimizer of another package that has the option | the same |
 """
 
 import ast
@@ -54,10 +55,12 @@ def optimizer_kernels(site: Site) -> Iterator[Proposal | None]:
                 text = _with(source, call, "fused", "True", without="foreach")
                 title = f"Use the fused `{type_name}`, whose step allocates no temporaries"
                 yield _in_optimizer(proposal("fused optimizer", group, title, source.replace(call, text)))
-            is_foreach = keywords.get("foreach") == "True" or (
-                site.fit.device == "cuda" and not {"foreach", "fused"} & keywords.keys()
-            )
-            if type_name in WITH_FOREACH and is_foreach:
+            is_default = not {"foreach", "fused"} & keywords.keys()
+            is_others = type_name not in WITH_FOREACH and _has_foreach(site, type_name)
+            may_be_foreach = is_default and (is_others or site.fit.device == "cuda")
+            if (type_name in WITH_FOREACH or is_others) and (
+                may_be_foreach or keywords.get("foreach") == "True"
+            ):
                 text = _with(source, call, "foreach", "False", without="foreach")
                 title = f"Let `{type_name}` update one parameter at a time"
                 yield _in_optimizer(proposal("foreach=False", group, title, source.replace(call, text)))
@@ -65,6 +68,11 @@ def optimizer_kernels(site: Site) -> Iterator[Proposal | None]:
 
 def _in_optimizer(made: Proposal | None) -> Proposal | None:
     return None if made is None else replace(made, phases=("optimizer",))
+
+
+def _has_foreach(site: Site, type_name: str) -> bool:
+    """Return True for a class of optimizers with the option, according to one that the script made."""
+    return any("foreach" in fact.options for fact in site.names.values() if fact.type_name == type_name)
 
 
 def constructors(source: Source, site: Site) -> Iterator[tuple[ast.Call, str]]:
