@@ -5,7 +5,7 @@ from dataclasses import replace
 from aotlens.fit.advice.jobs import NameFact
 from aotlens.fit.advice.rules import Script
 from aotlens.model.fit import Fit, FitMoment
-from tests.fit.test_advice_rules import NAMES, TEXT, changed_lines, script, with_title
+from tests.fit.advice.test_rules import NAMES, TEXT, changed_lines, script, with_title
 
 
 def test_micro_batches_add_up_the_loss_that_is_printed() -> None:

@@ -15,7 +15,7 @@ from aotlens.fit.job import FitJob
 from aotlens.model.fit import Fit, FitAllocation, FitKind, FitMoment, FitPlan, FitPoint, KindBytes, PhasePeak
 from aotlens.model.source import Span
 from aotlens.view.step_memory.advice import plan_lines, plan_words
-from tests.fit.test_advice_rules import NAMES, TEXT
+from tests.fit.advice.test_rules import NAMES, TEXT
 
 SAVED = {"checkpoint(block": 20, "fused=True": 10, "memory_budget": 15, "x.chunk(2)": 25, "x.chunk(4)": 35}
 """What each edit saves of 100 bytes, by its text."""
