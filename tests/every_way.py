@@ -18,10 +18,12 @@ from pathlib import Path
 
 import torch
 
+from aotlens.errors import AotlensError
 from aotlens.options import BACKENDS, CompileOptions
 from aotlens.verify.first_call import observe_alone
 from tests.engine.checking import Outcome, check, prepared
 from tests.engine.configurations import direct
+from tests.engine.judging import is_for
 from tests.programs import PROGRAMS, Program
 from tests.programs.exceptions import EXCEPTIONS, OTHER_VALUES
 from tests.shards import Row, Shards, crash
@@ -76,17 +78,17 @@ def _verdict(case: Case, outcome: Outcome) -> tuple[str, str]:
         return "differs", "; ".join(map(str, differences[:3]))
     if outcome.refusal is None:
         return "as eager", ""
-    message = str(outcome.refusal)
-    return "refused as listed" if _listed(case, message) else "refused", message
+    is_listed = _listed(case, outcome.refusal)
+    return "refused as listed" if is_listed else "refused", str(outcome.refusal)
 
 
-def _listed(case: Case, message: str) -> bool:
+def _listed(case: Case, refusal: AotlensError) -> bool:
     """Return True if a list says that it is unsupported, or eager fails too."""
     program = case.program
-    if any(row.covers(program.name, case.backend, case.dynamic, message) for row in EXCEPTIONS):
+    if any(row.covers(program.name, case.backend, case.dynamic, str(refusal)) for row in EXCEPTIONS):
         return True
     if program.refused is not None:
-        return program.refused in message
+        return is_for(refusal, program.refused)
     if program.later is not None:
         return True
     with program.context():

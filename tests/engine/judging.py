@@ -30,7 +30,7 @@ def judge_beside(eager: EagerRun, compiler: Compiler, *, grow: bool = False) -> 
 
 def _judge_refusal(eager: EagerRun, refusal: AotlensError) -> None:
     program = eager.program
-    if program.refused is not None and not _is_for(refusal, program.refused):
+    if program.refused is not None and not is_for(refusal, program.refused):
         wanted = f"{program.name} must be unsupported as {program.refused!r}"
         pytest.fail(f"{wanted}, found: {getattr(refusal, 'name', '')} {refusal}", pytrace=False)
     if eager.fails or program.refused is not None:
@@ -43,7 +43,7 @@ def _judge_refusal(eager: EagerRun, refusal: AotlensError) -> None:
         pytest.fail(f"{program.name} was refused without a message", pytrace=False)
 
 
-def _is_for(refusal: AotlensError, reason: str) -> bool:
+def is_for(refusal: AotlensError, reason: str) -> bool:
     """Whether an error is the case that a program names, or has its phrase where it is the user's mistake.
 
     Where a call failed, only the message is known.

@@ -58,7 +58,7 @@ class DiffersThere:
 EXCEPTIONS = (
     RefusedThere(
         "a base under the input would fix the sizes for every call, also of those who only read it",
-        "a write to a part of an input of symbolic sizes",
+        "that repeats elements (`expand`, `unfold`, `as_strided`)",
         (
             "view_writes/part_of_an_expanded_input",
             "view_writes/write_to_a_part_of_an_expanded_argument",
@@ -112,13 +112,13 @@ EXCEPTIONS = (
     ),
     RefusedThere(
         "torch's rule for layer norm of all at once takes known sizes alone",
-        "a rule for known sizes only within `torch.func.vmap`, under symbolic sizes",
+        "an operator whose rule for `torch.func.vmap` needs static sizes",
         ("transforms/jacobian_of_normalised_rows",),
         dynamic=True,
     ),
     RefusedThere(
         "torch's derivative along a direction makes its tensors from known sizes",
-        "an operator that needs known sizes, under symbolic sizes",
+        "an operator that needs static sizes, under symbolic sizes",
         ("transforms/linearized_with_dropout",),
         dynamic=True,
     ),
