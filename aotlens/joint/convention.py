@@ -90,8 +90,8 @@ class Convention:
                 plain[i] if position < 0 else args[position] for i, position in enumerate(input_positions)
             ]
             args.clear()
-            results = run(inputs)
-            return tuple([results[position] for position in output_positions])
+            graph_outputs = run(inputs)
+            return tuple([graph_outputs[position] for position in output_positions])
 
         return call
 
@@ -147,10 +147,10 @@ def forward_graph_outputs(joint: JointProgram) -> tuple[ProgramOutput, ...]:
     """Return updated inputs, all outputs in the user's order, then hidden bases and sizes."""
     outputs = joint.forward_outputs
     before = [out for out in outputs if isinstance(out.slot, MutatedInput)]
-    results = [out for out in (*outputs, *joint.aliases) if isinstance(out.slot, UserOutput)]
-    results.sort(key=lambda out: out.slot.index)  # type: ignore[union-attr]
+    user_outputs = [out for out in (*outputs, *joint.aliases) if isinstance(out.slot, UserOutput)]
+    user_outputs.sort(key=lambda out: out.slot.index)  # type: ignore[union-attr]
     after = [out for out in outputs if not isinstance(out.slot, (MutatedInput, UserOutput))]
-    return (*before, *results, *after)
+    return (*before, *user_outputs, *after)
 
 
 def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[ProgramOutput, ...]:
@@ -200,8 +200,8 @@ def joint_module(joint: JointProgram) -> fx.GraphModule:
         first = primals(joint)
         states = [name for name in convention.names if not name.startswith(("primals", "tangents"))]
         tangents = len(convention.names) - len(first) - len(states)
-        results = (len(forward_graph_outputs(joint)), len(gradients(joint, first)))
-        set_joint_signature(module, len(first), tangents, results, states)
+        output_counts = (len(forward_graph_outputs(joint)), len(gradients(joint, first)))
+        set_joint_signature(module, len(first), tangents, output_counts, states)
     return module
 
 

@@ -90,7 +90,7 @@ def without_shape_only_reads(
     read_for_numbers = {
         id(source) for node in backward if asking for source in _read_for_numbers(node, args_of)
     }
-    sizes: dict[int, Node] = {}
+    size_only: dict[int, Node] = {}
     for node in asking:
         for position in shape_only_arguments(node.op):
             source = node.args[position]
@@ -99,21 +99,21 @@ def without_shape_only_reads(
                 and _is_replaceable(source)
                 and _storage(source) not in handed
             ):
-                sizes[id(node)] = replacement = _size_only_node(recorder, source, node)
+                size_only[id(node)] = replacement = _size_only_node(recorder, source, node)
                 args_of[id(node)] = (*node.args[:position], replacement, *node.args[position + 1 :])
-    return _with_arguments(nodes, args_of, sizes) if args_of else (nodes, {})
+    return _with_arguments(nodes, args_of, size_only) if args_of else (nodes, {})
 
 
 def _with_arguments(
-    nodes: tuple[Node, ...], args_of: dict[int, tuple[Any, ...]], sizes: dict[int, Node]
+    nodes: tuple[Node, ...], args_of: dict[int, tuple[Any, ...]], size_only: dict[int, Node]
 ) -> tuple[tuple[Node, ...], dict[int, Node]]:
     """Give nodes other arguments, by identity, and put the node with the sizes that it reads before each."""
     first = next(index for index, node in enumerate(nodes) if id(node) in args_of)
     replacements: dict[int, Node] = {}
     new_nodes = list(nodes[:first])
     for node in nodes[first:]:
-        if id(node) in sizes:
-            new_nodes.append(sizes[id(node)])
+        if id(node) in size_only:
+            new_nodes.append(size_only[id(node)])
         args = args_of.get(id(node))
         new_node = node if args is None else replace(node, args=args)
         (new_node,), _ = with_replaced_values((new_node,), replacements)
@@ -124,10 +124,10 @@ def _with_arguments(
 
 
 def _read_for_numbers(node: Node, args_of: dict[int, tuple[Any, ...]]) -> list[Node]:
-    sizes = [node.args[position] for position in shape_only_arguments(node.op)]
+    read_for_shape = [node.args[position] for position in shape_only_arguments(node.op)]
     args = args_of.get(id(node), node.args)
     sources = (*nodes_in(args), *nodes_in(node.kwargs.values()))
-    return [source for source in sources if not any(source is each for each in sizes)]
+    return [source for source in sources if not any(source is each for each in read_for_shape)]
 
 
 def _storage(node: Node) -> int | None:

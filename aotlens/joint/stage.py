@@ -69,22 +69,22 @@ def build_joint(
     random = random_state(builder)
     forward_inputs = (*graph_inputs(captured), *random.inputs(False))
     inputs = (*forward_inputs, *tangents, *backward.current_inputs, *random.inputs(True))
-    results = (
+    joint_outputs = (
         *unwrapped_outputs((output.slot, output.value) for output in outputs),
         *random.outputs(False),
         *backward.outputs(),
         *random.outputs(True),
     )
     nodes, replacements = _final_nodes(builder, backward, outputs if training else ())
-    results = tuple(_with_replacements(result, replacements) for result in results)
-    nodes = reachable([result.value for result in (*results, *aliases)], nodes)
+    joint_outputs = tuple(_with_replacements(output, replacements) for output in joint_outputs)
+    nodes = reachable([output.value for output in (*joint_outputs, *aliases)], nodes)
     builder.saved.reject_changed(nodes, replacements)
     return JointProgram(
         captured=captured,
         meta=meta,
         recorded=Snapshot(builder).take(_known_tensors(captured, meta)),
         builder=builder,
-        program=Program("joint", inputs, nodes, results),
+        program=Program("joint", inputs, nodes, joint_outputs),
         training=training,
         differentiable=(*_differentiable(outputs), *(False for _ in random.outputs(False))),
         aliases=aliases,
@@ -198,12 +198,12 @@ def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Want
         for captured_input in captured.inputs
         if captured_input.gradient_leaf is not None and captured_input.has_own_gradient
     ]
-    results = [
+    new_leaves = [
         Wanted(LeafGradient(captured.output_names[info.index], info.index), info.tensor)
         for info in meta.outputs
         if info.is_new_leaf or info.is_alias_leaf
     ]
-    return inputs + results
+    return inputs + new_leaves
 
 
 def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:
