@@ -37,11 +37,11 @@ class Sides:
         return id(node) in self.forward or not (node.origin.backward or id(node) in self.backward)
 
     def reads_mutated_input(self, node: Node) -> bool:
-        """Return True if the value cannot be recomputed, because an input that it reads is mutated before the
-        backward."""
-        if has_several_outputs(node):  # its items are saved one by one
+        """Return True if the value cannot be recomputed, because an input that it reads, or reads through a
+        view, is mutated before the backward."""
+        if not self.changed_inputs or has_several_outputs(node):  # its items are saved one by one
             return False
-        return any(id(source) in self.changed_inputs for source in computed_by(node).inputs())
+        return any(id(storage_root(source)) in self.changed_inputs for source in computed_by(node).inputs())
 
 
 def split_sides(joint: Joint) -> Sides:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+import aotlens
 from aotlens.errors import UserError
 from aotlens.joint.records import JointProgram
 from aotlens.options import CompileOptions
@@ -163,6 +164,33 @@ def test_a_fraction_that_no_choice_meets_saves_as_little_as_possible() -> None:
         == min(point.saved_bytes for point in target.partition.frontier)
     )
     assert budget_text(budget).endswith("every choice saves as much")
+
+
+@pytest.mark.parametrize("policy", ["min-cut", "budget=0.2"])
+def test_nothing_is_recomputed_from_a_view_of_what_is_written_to_without_autograd(policy: str) -> None:
+    """Autograd does not see a write to `.data`: eager's backward reads what it saved before."""
+
+    class WritesAfterwards(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            turned = x.t()
+            result = self.layer(turned.t()).sin().cos()
+            turned.data.mul_(2)
+            return result
+
+    module = WritesAfterwards()
+
+    def gradient(called: Callable[..., Any]) -> Tensor:
+        called(leaf(4, 4).detach().t()).sum().backward()
+        found, module.layer.weight.grad = module.layer.weight.grad, None
+        assert found is not None
+        return found
+
+    compiled = aotlens.compile(module, options=CompileOptions(backend="eager", policy=policy))
+    torch.testing.assert_close(gradient(compiled), gradient(module))
 
 
 def test_overrides_by_name_and_by_line() -> None:
