@@ -176,7 +176,7 @@ class Compiled:
     def _larger_budgets(self) -> list[int]:
         """In bytes, up to three times the budget: the peak may be lower with more values saved."""
         met = self.parts.split.choice.budget_solution if self.parts.split is not None else None
-        return [] if met is None else [int(met.budget_bytes * times) for times in LARGER_BUDGETS]
+        return [] if met is None else [int(met.limit_bytes * times) for times in LARGER_BUDGETS]
 
     def unknown_overrides(self, overrides: Iterable[Override]) -> dict[Override, UnknownValueError]:
         """Return the overrides that name no value of this target, each with the error that says so."""

@@ -94,7 +94,7 @@ def _budget(split: Split, now: rows.Totals) -> rows.BudgetResult | None:
     if met is None:
         return None
     return rows.BudgetResult(
-        asked_bytes=met.budget_bytes if met.asked_bytes is None else met.asked_bytes,
+        asked_bytes=met.budget_bytes,
         saved_bytes=now.saved_bytes,
         recompute_flops=met.point.flops,
         bound_flops=met.bound_flops,

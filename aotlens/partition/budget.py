@@ -44,8 +44,11 @@ class BudgetSolution:
     """No choice within the budget recomputes less."""
     exact: bool
     method: str
-    asked_bytes: int | None = None
-    """What was asked for, if it is less than every choice saves."""
+
+    @property
+    def limit_bytes(self) -> int:
+        """Return the budget, or what every choice saves if that is more."""
+        return max(self.budget_bytes, self.point.size_bytes)
 
 
 def point_of(problem: Problem, saved_ids: frozenset[int]) -> FrontierPoint:

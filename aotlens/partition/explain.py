@@ -78,7 +78,7 @@ class _Prices:
 
     def __init__(self, problem: Problem, choice: Choice) -> None:
         self._problem = problem
-        self._budget = choice.budget_solution.budget_bytes if choice.budget_solution is not None else None
+        self._budget = choice.budget_solution.limit_bytes if choice.budget_solution is not None else None
         if self._budget is None:
             self._network = Network(problem)  # shared by all prices: only a capacity changes
             self._current = point_of(problem, self._network.solve())

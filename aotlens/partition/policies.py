@@ -145,7 +145,7 @@ def _within_budget(joint: Joint, sides: Sides, policy: Policy) -> Choice:
             raise UserError(_too_small(problem, limit_bytes, joint)) from None
         # A fraction is for all graphs of a program, and some of them save only what they must.
         least = Frontier(problem).least_bytes
-        solution = replace(meet_budget(problem, least.size_bytes), asked_bytes=limit_bytes)
+        solution = replace(meet_budget(problem, least.size_bytes), budget_bytes=limit_bytes)
     choice = _solver_choice(joint, problem, solution.point.saved, Reason.BUDGET, forced)
     return Choice(choice.saved, choice.why_saved, choice.why_recomputed, problem, solution, forced)
 
