@@ -69,7 +69,7 @@ def _libraries(before: Container[str]) -> Iterator[str]:
     """Yield the modules that were imported from files of installed packages."""
     for name, module in tuple(sys.modules.items()):
         file = getattr(getattr(module, "__spec__", None), "origin", None)
-        if name not in before and name != "__main__" and file and not is_users_own(file):
+        if name not in before and file and not is_users_own(file):
             yield name
 
 

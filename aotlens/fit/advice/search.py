@@ -104,12 +104,14 @@ def _test_singles(search: Search, target: Target | None) -> None:
         search.tried.add(proposal)
         search.say(f"{len(search.tried)} of at most {len(search.proposals)}: {proposal.title}")
         tested = search.tested((proposal,))
-        if tested is not None and not _is_useful(search, tested, target):
+        if tested is None:
+            continue
+        if not _is_useful(search, tested, target):
             search.others.append(tested)
-        elif tested is not None:
-            search.singles.append(tested)
-            if _is_often_different(search, proposal):
-                search.judgement(tested)
+            continue
+        search.singles.append(tested)
+        if _is_often_different(search, proposal):
+            search.judgement(tested)
 
 
 def _is_promising(search: Search, proposal: Proposal, target: Target | None) -> bool:

@@ -48,7 +48,7 @@ class Search:
     singles: list[Tested] = field(default_factory=list)
     """The proposals that lower the peak, or that of a phase that exceeds the target, each alone."""
     others: list[Tested] = field(default_factory=list)
-    """Those that lower neither alone; they may beside others."""
+    """Those that lower nothing alone; they may beside others."""
     rejected: dict[str, str] = field(default_factory=dict)
     """The difference in training, by the title of the proposal that causes it."""
     _judgements: dict[tuple[Proposal, ...], Judgement] = field(default_factory=dict)

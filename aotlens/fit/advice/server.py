@@ -59,14 +59,17 @@ def main() -> int:
                 *lines, received = (received + text).split(b"\n")
                 for request in map(json.loads, lines):
                     if "libraries" in request:
-                        imported = request["number"], import_libraries(request["libraries"])
-                        os.write(answers, json.dumps(imported).encode() + b"\n")
+                        _answer(answers, request["number"], import_libraries(request["libraries"]))
                     else:
                         forks.start(request)
-            for answer in forks.ended():
-                os.write(answers, json.dumps(answer).encode() + b"\n")
+            for number, code in forks.ended():
+                _answer(answers, number, code)
     finally:  # nobody waits for what still runs, or the user has interrupted this process
         forks.kill()
+
+
+def _answer(answers: int, number: int, code: int | None) -> None:
+    os.write(answers, json.dumps((number, code)).encode() + b"\n")
 
 
 def import_libraries(names: Sequence[str]) -> int:
@@ -85,8 +88,7 @@ def import_libraries(names: Sequence[str]) -> int:
             os.dup2(stream, number)
             os.close(stream)
         os.close(none)
-    is_forkable = not torch.cuda.is_initialized()
-    return 0 if is_forkable else 1
+    return int(torch.cuda.is_initialized())  # a fork could not use the GPU then
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ __all__ = ["Trials", "trials"]
 LIMIT_S = 120.0
 """The time limit of one run."""
 SERVER = "aotlens.fit.advice.server"
-MOST_APART = 1e-3
+MOST_CHANGED = 1e-3
 """The largest part of the peak by which constants of packages may change it."""
 MOST_SIDE_BY_SIDE = 8
 """How many trials run at once, on a machine with so many cores."""
@@ -72,12 +72,14 @@ class Trials:
         key = tuple(sorted(texts.items()))
         if key not in self._fits:
             run = self._started.pop(key, None) or self._start_fit(texts)
-            observed = read_observation(self._finished(run))
-            if observed is None or observed.failure is not None or observed.report is None:
-                self._fits[key] = None
-            else:
-                self._fits[key] = observed.report.fit
+            self._fits[key] = self._fit_of(run)
         return self._fits[key]
+
+    def _fit_of(self, run: Run) -> Fit | None:
+        observed = read_observation(self._finished(run))
+        if observed is None or observed.failure is not None or observed.report is None:
+            return None
+        return observed.report.fit
 
     def _start_fit(self, texts: Mapping[str, str]) -> Run:
         return self._start("fit", replace(self.job, texts=dict(texts), to_end=False))
@@ -92,8 +94,7 @@ class Trials:
             return
         self.runs += 1
         self._ask({"number": self.runs, "libraries": list(names)})
-        self._fits.clear()  # it is run without edits, although it may have been before
-        fit = self.fit({}) if self._answer(self.runs) == 0 else None
+        fit = self._fit_of(self._start_fit({})) if self._answer(self.runs) == 0 else None
         if fit is None or not _are_alike(fit, unedited):
             self.close()
             self.process = _server()
@@ -187,8 +188,8 @@ def _are_alike(fit: Fit, other: Fit) -> bool:
     Constants that a package makes when it is imported are not counted where it was imported before.
     """
     operators = [[(point.op, point.span) for point in each.curve] for each in (fit, other)]
-    bytes_apart = abs(fit.step_peak_bytes - other.step_peak_bytes)
-    return operators[0] == operators[1] and bytes_apart <= MOST_APART * other.step_peak_bytes
+    changed_bytes = abs(fit.step_peak_bytes - other.step_peak_bytes)
+    return operators[0] == operators[1] and changed_bytes <= MOST_CHANGED * other.step_peak_bytes
 
 
 def _server() -> "subprocess.Popen[str]":

@@ -42,7 +42,7 @@ class InventedTrials:
     """Runs that are computed from the text; edits with `different` in them change the training."""
 
     different: str = "no text"
-    apart: float = 0.5
+    distance: float = 0.5
     """How far such edits are from the reference, in float32."""
     together: dict[tuple[str, str], int] = field(default_factory=dict)
     """What two edits save beside what each saves alone."""
@@ -73,7 +73,7 @@ class InventedTrials:
         text = (texts or {}).get("train.py", "")
         self.trained.append(text)
         is_different = self.different in text and not is_double
-        return TrainingOutcome("", calls, 2, self.apart if is_different else 0.0)
+        return TrainingOutcome("", calls, 2, self.distance if is_different else 0.0)
 
 
 def advised(target_bytes: int | None, different: str = "no text", *, is_whole: bool = False) -> Advised:
@@ -106,7 +106,7 @@ def test_an_edit_that_changes_the_training_is_no_part_of_a_plan() -> None:
 
 
 def test_rounding_that_the_optimizer_amplifies_is_no_difference() -> None:
-    plan = advised_by(InventedTrials("_part", apart=0.02), 75).plan
+    plan = advised_by(InventedTrials("_part", distance=0.02), 75).plan
     assert plan is not None
     assert "2 micro" in plan.titles[0]
     assert plan.compared.endswith("after 3 steps, in float64")

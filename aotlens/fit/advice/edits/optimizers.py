@@ -8,7 +8,7 @@
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from aotlens.fit.advice.proposals import Proposal, Site, add_keywords, proposal
@@ -55,12 +55,7 @@ def optimizer_kernels(site: Site) -> Iterator[Proposal | None]:
                 text = _with(source, call, "fused", "True", without="foreach")
                 title = f"Use the fused `{type_name}`, whose step allocates no temporaries"
                 yield _in_optimizer(proposal("fused optimizer", group, title, source.replace(call, text)))
-            is_default = not {"foreach", "fused"} & keywords.keys()
-            is_others = type_name not in WITH_FOREACH and _has_foreach(site, type_name)
-            may_be_foreach = is_default and (is_others or site.fit.device == "cuda")
-            if (type_name in WITH_FOREACH or is_others) and (
-                may_be_foreach or keywords.get("foreach") == "True"
-            ):
+            if _may_be_foreach(site, type_name, keywords):
                 text = _with(source, call, "foreach", "False", without="foreach")
                 title = f"Let `{type_name}` update one parameter at a time"
                 yield _in_optimizer(proposal("foreach=False", group, title, source.replace(call, text)))
@@ -70,9 +65,15 @@ def _in_optimizer(made: Proposal | None) -> Proposal | None:
     return None if made is None else replace(made, phases=("optimizer",))
 
 
-def _has_foreach(site: Site, type_name: str) -> bool:
-    """Return True for a class of optimizers with the option, according to one that the script made."""
-    return any("foreach" in fact.options for fact in site.names.values() if fact.type_name == type_name)
+def _may_be_foreach(site: Site, type_name: str, keywords: Mapping[str | None, str]) -> bool:
+    """Return True if an optimizer with these options may update all parameters at once."""
+    is_torchs = type_name in WITH_FOREACH
+    made = [fact for fact in site.names.values() if fact.type_name == type_name]
+    if not is_torchs and not any("foreach" in fact.options for fact in made):
+        return False
+    if keywords.keys() & {"foreach", "fused"}:
+        return keywords.get("foreach") == "True"
+    return not is_torchs or site.fit.device == "cuda"
 
 
 def constructors(source: Source, site: Site) -> Iterator[tuple[ast.Call, str]]:
