@@ -29,6 +29,7 @@ from aotlens.build.kernel_memory import RULES, working_bytes
 from aotlens.capture.provenance.frames import user_frames
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.fit.collectives import Communication, OperatorCall
+from aotlens.fit.floor import UndividedCall, is_undivided
 from aotlens.fit.library_workspaces import LibraryWorkspaces
 from aotlens.fit.other_phases import OtherPhases
 from aotlens.fit.placeholders import READS_A_VALUE, Placeholders
@@ -37,7 +38,7 @@ from aotlens.fit.storage_sizes import actual_bytes
 from aotlens.fit.work import WorkCounter
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node
-from aotlens.model.fit import FitKind, FitPhase
+from aotlens.model.fit import FitKind, FitMoment, FitPhase
 from aotlens.torch_api.autograd import BACKWARD_CALL, current_autograd_node, next_sequence_number
 from aotlens.torch_api.dynamo.state import is_dynamo_compiling
 from aotlens.torch_api.fake.process_groups import in_backward, inner_tensors, storage_resize_patch
@@ -112,6 +113,7 @@ class Observer(TorchDispatchMode):
         self.lives: list[StorageLife] = []
         self.moments = 0
         self.work = WorkCounter()
+        self.undivided_calls: list[UndividedCall] = []
         self.boundaries: list[int] = []
         """The moment at which each call of an optimizer's `step` ended."""
         self.backward_starts: list[int] = []
@@ -147,7 +149,8 @@ class Observer(TorchDispatchMode):
             frames = self._graph_frames(caller.f_code, caller.f_lineno) or frames
         tensors = list(_counted((args, kwargs)))
         is_data = torch.is_grad_enabled() and not any(tensor.requires_grad for tensor in tensors)
-        self._note_phase(func, self._read(tensors, is_data, frames), is_data)
+        storages = self._read(tensors, is_data, frames)
+        self._note_phase(func, storages, is_data)
         try:
             result = self._run(func, args, kwargs or {})
         except DATA_DEPENDENT_ERRORS:
@@ -163,12 +166,21 @@ class Observer(TorchDispatchMode):
         if getattr(getattr(func, "_schema", None), "name", None) in RULES:
             node = Node("", func, _as_nodes(args), _as_nodes(kwargs or {}), result, ORIGIN)
             if working := working_bytes(node):
-                life = self._record_internal("working memory", node.target, working, frames)
-                life.freed_at = self._tick()
+                storages.append(self._record_internal("working memory", node.target, working, frames))
+                storages[-1].freed_at = self._tick()
         if self.workspaces is not None and results and results[0].device.type == "cuda":
             for size_bytes in self.workspaces.added_by(func, args, in_backward()):
                 self._record_internal("library workspace", str(func), size_bytes, frames, "cuda")
+        self._note_undivided(func, args, (*storages, *self._lives_of(results)), frames)
         return result
+
+    def _note_undivided(
+        self, func: Any, args: tuple[Any, ...], storages: tuple[StorageLife, ...], frames: Frames
+    ) -> None:
+        running = current_autograd_node()
+        if is_undivided(func, args, "" if running is None else running.name()):
+            at = FitMoment(self._phase, str(func), frames.innermost)
+            self.undivided_calls.append(UndividedCall(self.moments - 1, at, storages))
 
     def _is_collective(self, func: Any) -> bool:
         return self.communication is not None and self.communication.handles(func)

@@ -6,8 +6,8 @@ import torch
 
 from aotlens.fit.job import FitJob
 from aotlens.fit.observer import Observer
-from aotlens.fit.step import kinds_of, moments_of_step
-from aotlens.model.fit import Distribution, Fit, FitKind, RankFit, UnevenShard, peak_of
+from aotlens.fit.step import moments_of_step
+from aotlens.model.fit import Distribution, Fit, FitKind, RankFit, UnevenShard, kinds_of, peak_of
 from aotlens.torch_api.fake.process_groups import shard_of
 
 __all__ = ["distribution_of"]

@@ -6,11 +6,21 @@ of the kinds add up to the peak, and so do those of the lines.
 
 from dataclasses import replace
 
+from aotlens.fit.floor import floor_of
 from aotlens.fit.observer import Observer, StorageLife
-from aotlens.model.fit import Fit, FitAllocation, FitKind, FitLine, FitMoment, FitPoint, KindBytes, PhasePeak
+from aotlens.model.fit import (
+    Fit,
+    FitAllocation,
+    FitKind,
+    FitLine,
+    FitMoment,
+    FitPoint,
+    PhasePeak,
+    kinds_of,
+)
 from aotlens.model.spans import text_of
 
-__all__ = ["fit_of", "kinds_of", "moments_of_step", "period_of"]
+__all__ = ["fit_of", "moments_of_step", "period_of"]
 
 
 MOST_BOUNDARIES = 4
@@ -36,6 +46,12 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
     top = max(curve, key=lambda point: point.live_bytes)
     alive = [each for each in allocations if each.is_alive_at(top.moment)]
     work = observer.work.of_step(length)
+    calls = [
+        replace(call, moment=call.moment - first, at=replace(call.at, moment=call.moment - first))
+        for call in observer.undivided_calls
+        if first <= call.moment < last
+    ]
+    floor, floor_at = floor_of(allocations, calls, dict(zip(map(id, lives), allocations, strict=True)))
     return Fit(
         step_peak_bytes=top.live_bytes,
         at=top.as_moment(),
@@ -54,6 +70,8 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
         assumptions=assumptions,
         step_flops=work.flops,
         step_operators=work.operators,
+        floor=floor,
+        floor_at=floor_at,
     )
 
 
@@ -156,15 +174,6 @@ def _curve(allocations: tuple[FitAllocation, ...]) -> tuple[FitPoint, ...]:
         if change > 0:
             points.append(FitPoint(moment, live, allocation.phase, allocation.op, allocation.span))
     return tuple(points)
-
-
-def kinds_of(alive: list[FitAllocation]) -> tuple[KindBytes, ...]:
-    """Return the bytes of each kind, the largest first."""
-    rows: dict[tuple[FitKind, str], KindBytes] = {}
-    for each in alive:
-        row = rows.get((each.kind, each.state), KindBytes(each.kind, 0, each.state))
-        rows[each.kind, each.state] = replace(row, bytes=row.bytes + each.bytes, count=row.count + 1)
-    return tuple(sorted(rows.values(), key=lambda row: -row.bytes))
 
 
 def _by_line(alive: list[FitAllocation]) -> tuple[FitLine, ...]:

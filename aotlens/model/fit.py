@@ -5,8 +5,8 @@ releases of the step; no two of these share a moment, so that an allocator can b
 allocations alone.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from aotlens.model.source import Edit, Span
@@ -114,6 +114,15 @@ class KindBytes:
     """The optimizer's name of the state, `exp_avg`; empty for other kinds."""
     count: int = 0
     """Storages."""
+
+
+def kinds_of(allocations: Iterable[FitAllocation]) -> tuple[KindBytes, ...]:
+    """Return the bytes of each kind, the largest first."""
+    rows: dict[tuple[FitKind, str], KindBytes] = {}
+    for each in allocations:
+        row = rows.get((each.kind, each.state), KindBytes(each.kind, 0, each.state))
+        rows[each.kind, each.state] = replace(row, bytes=row.bytes + each.bytes, count=row.count + 1)
+    return tuple(sorted(rows.values(), key=lambda row: -row.bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +345,9 @@ class FitPlan:
     remaining: tuple[KindBytes, ...] = ()
     """The bytes at the peak with all edits, the largest first; empty if the target is reached."""
     floor: tuple[KindBytes, ...] = ()
-    """With all edits, what is alive during the whole step and the most gradients at once; empty likewise."""
+    """What exists at once whatever is edited, as far as edits were tested; empty likewise."""
+    floor_at: FitMoment | None = None
+    """The call that needs it; None likewise, or where these are the most gradients at once."""
     remaining_at: FitMoment | None = None
     """When that peak is reached; None likewise."""
 
@@ -397,3 +408,12 @@ class Fit:
     step_milliseconds: float | None = None
     """The least time of these operators on the GPU, by its data sheet, one after the other; None without
     one."""
+    floor: tuple[KindBytes, ...] = ()
+    """What exists at once and no edit lowers: what is alive during the whole step, and gradients with
+    what one call reads and writes that parts of the batch cannot replace."""
+    floor_at: FitMoment | None = None
+    """That call, such as one of batch norm; None where the most gradients at once need more."""
+
+    @property
+    def floor_bytes(self) -> int:
+        return sum(row.bytes for row in self.floor)

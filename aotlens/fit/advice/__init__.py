@@ -11,5 +11,5 @@ The parent loads no torch. Scripts run in forks of one child process, `server`.
 | `trials`, `server`, `training`, `names` | runs of edited copies: peak, comparison, names at the backward |
 | `comparison` | whether the training with an edit is the training without it |
 | `search`, `search_state` | tests the proposals, and what was tested |
-| `target`, `combination`, `floor` | the limit, the cheapest edits that reach it, and what no edit lowers |
+| `target`, `combination` | the limit, and the cheapest edits that reach it |
 """

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from aotlens.fit.advice.combination import combined
 from aotlens.fit.advice.edits.optimizers import eight_bit_optimizer
-from aotlens.fit.advice.floor import floor_of
 from aotlens.fit.advice.proposals import Proposal
 from aotlens.fit.advice.rules import Script
 from aotlens.fit.advice.search_state import INEXACT_COST, Search, Tested
@@ -23,6 +22,7 @@ __all__ = ["Advised", "advise"]
 
 LEAST_COSTS = {
     "gradient accumulation": 0.01,
+    "block compilation": 0.03,
     "memory budget": 0.03,
     "chunked loss": 0.03,
     "checkpoint": 0.03,
@@ -193,13 +193,20 @@ def _unedited(base: Fit, target: Target) -> FitPlan:
     if target.is_reached(base):
         return FitPlan(target.size_bytes, peak_bytes)
     return FitPlan(
-        target.size_bytes, peak_bytes, remaining=base.by_kind, floor=floor_of(base), remaining_at=base.at
+        target.size_bytes,
+        peak_bytes,
+        remaining=base.by_kind,
+        floor=base.floor,
+        floor_at=base.floor_at,
+        remaining_at=base.at,
     )
 
 
 def _plan_of(search: Search, combination: Tested, target: Target) -> FitPlan:
     originals = {file: search.script.texts[file] for file in combination.texts}
     judgement = search.judgement(combination)
+    is_reached = target.is_reached(combination.fit)
+    lowest = min((*search.fits(), combination.fit), key=lambda fit: fit.floor_bytes)
     return FitPlan(
         target.size_bytes,
         target.bytes_of(combination.fit),
@@ -211,9 +218,10 @@ def _plan_of(search: Search, combination: Tested, target: Target) -> FitPlan:
         _extra_milliseconds(search.base, combination.fit),
         judgement.outcome or "not tested",
         judgement.text,
-        () if target.is_reached(combination.fit) else combination.fit.by_kind,
-        () if target.is_reached(combination.fit) else floor_of(combination.fit),
-        None if target.is_reached(combination.fit) else combination.fit.at,
+        () if is_reached else combination.fit.by_kind,
+        () if is_reached else lowest.floor,
+        None if is_reached else lowest.floor_at,
+        None if is_reached else combination.fit.at,
     )
 
 

@@ -24,6 +24,8 @@ OPERATOR_SHARE = 0.02
 """The cost of doubling the calls of operators, as a fraction of the step's work: assumed, for ranking."""
 INEXACT_COST = 4
 """The additional cost of an edit that is not exact: it comes last."""
+ASSUMED_COSTS = {"block compilation": 0.03}
+"""The cost of a kind that FLOPs and operators do not show: kernels are fused within a module only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ class Search:
         """Return the same of those that lower nothing alone."""
         return self._not_rejected(self.others)
 
+    def fits(self) -> list[Fit]:
+        """Return the runs of the script without edits and with each edit that is not rejected."""
+        return [self.base, *(tested.fit for tested in (*self.usable(), *self.usable_others()))]
+
     def _not_rejected(self, each: list[Tested]) -> list[Tested]:
         rejected = [proposal for proposal in self.proposals if proposal.title in self.rejected]
         series = {proposal.series for proposal in rejected if proposal.series}
@@ -141,7 +147,8 @@ class Search:
         """Return the price for ranking: more work, more operators, less precision."""
         work = (tested.fit.step_flops - self.base.step_flops) / max(self.base.step_flops, 1)
         calls = (tested.fit.step_operators - self.base.step_operators) / max(self.base.step_operators, 1)
-        cost = max(0.0, work + OPERATOR_SHARE * calls)
+        assumed = max(ASSUMED_COSTS.get(proposal.kind, 0.0) for proposal in tested.chosen)
+        cost = max(assumed, work + OPERATOR_SHARE * calls)
         if not self.is_exact(tested):
             return INEXACT_COST + cost
         return 0.0 if cost <= FREE else cost

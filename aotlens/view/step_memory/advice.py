@@ -103,7 +103,8 @@ def plan_lines(plan: FitPlan) -> Iterator[str]:
         where = "" if plan.remaining_at is None else f" ({moment_words(plan.remaining_at)})"
         yield f"  at the peak{where} remain {_kinds_words(plan.remaining)}"
         if plan.floor_bytes > plan.target_bytes:
-            yield f"  out of reach: no edit lowers {floor_words(plan.floor)}, which exist at once"
+            needed = "" if plan.floor_at is None else f" ({moment_words(plan.floor_at)})"
+            yield f"  out of reach: no edit lowers {floor_words(plan.floor)}, which exist at once{needed}"
 
 
 def floor_words(floor: Sequence[KindBytes]) -> str:

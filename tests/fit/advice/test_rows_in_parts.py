@@ -128,29 +128,32 @@ def test_parts_of_the_rows_have_the_values_and_gradients_of_all_rows() -> None:
         torch.testing.assert_close(parts, whole)
 
 
-def test_blocks_are_compiled_one_by_one_where_the_optimizer_updates_within_the_backward() -> None:
-    text = TEXT.replace("self.encode = nn.Linear(4, 8)", "self.blocks = nn.ModuleList()")
-    text = text.replace("x = torch.randn(6, 4)", "optimizer = torch.optim.SGD(model.parameters(), 1)")
-    title = "Let `optimizer` update each parameter within the backward, with the blocks of `model` compiled"
-    lines = edited(f"{title} one by one", text)
-    assert lines[-2:] == [
-        "compiled = compile_blocks(model, dynamic=False)",
-        "step_in_backward(optimizer)",
-    ]
+def test_modules_are_compiled_one_by_one_alone_and_with_updates_within_the_backward() -> None:
+    text = TEXT.replace("x = torch.randn(6, 4)", "optimizer = torch.optim.SGD(model.parameters(), 1)")
+    lines = edited("Compile the modules of `model` one by one", text)
+    assert lines[-1] == "compiled = compile_blocks(model, dynamic=False)"
     assert all(line in lines for line in COMPILE_BLOCKS.splitlines() if line)
-    without_blocks = Script({"train.py": text.replace("ModuleList", "Sequential")}, NAMES, fit_of())
-    assert not any("one by one" in each.title for each in without_blocks.proposals())
+    update = "Let `optimizer` update each parameter within the backward, with the modules of `model` compiled"
+    assert edited(f"{update} one by one", text)[-2:] == [lines[-1], "step_in_backward(optimizer)"]
 
 
-def test_compiling_blocks_changes_only_the_modules_of_lists() -> None:
+def test_compiling_one_by_one_goes_into_what_has_lists_and_sequences() -> None:
     namespace: dict[str, Any] = {"torch": torch}
     exec(COMPILE_BLOCKS, namespace)
-    model = torch.nn.Module()
-    model.blocks = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)])
+    block = torch.nn.Module()
+    block.mlp = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.GELU())
+    decoder, model = torch.nn.Module(), torch.nn.Module()
+    decoder.blocks = torch.nn.ModuleList([block, torch.nn.Linear(2, 2)])
+    model.decoder, model.stem = decoder, torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
     model.head = torch.nn.Linear(2, 2)
     assert namespace["compile_blocks"](model, backend="eager") is model
     compiled = [name for name, child in model.named_modules() if child._compiled_call_impl is not None]
-    assert compiled == ["blocks.0", "blocks.1"]
+    assert compiled == ["decoder.blocks.0", "decoder.blocks.1", "stem.0", "stem.1", "head"]
+
+
+def test_reentrant_checkpoints_become_others() -> None:
+    title = "Let the checkpoints run without a backward of their own (`use_reentrant=False`)"
+    assert edited(title) == ["        x = checkpoint(self.first, x, use_reentrant=False)"]
 
 
 def test_checkpoints_without_random_numbers_save_no_state_of_generators() -> None:

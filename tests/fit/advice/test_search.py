@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
+import torch
 
-from aotlens.fit.advice.floor import floor_of
 from aotlens.fit.advice.jobs import NamesOutcome, TrainingOutcome
 from aotlens.fit.advice.search import Advised, advise
 from aotlens.fit.advice.target import Goal, Target
 from aotlens.fit.advice.trials import Trials, trials
+from aotlens.fit.floor import UndividedCall, floor_of, is_undivided
 from aotlens.fit.job import FitJob
 from aotlens.model.fit import Fit, FitAllocation, FitKind, FitMoment, FitPlan, FitPoint, KindBytes, PhasePeak
 from aotlens.model.source import Span
@@ -163,11 +164,49 @@ def test_the_floor_is_what_exists_throughout_and_the_most_gradients() -> None:
         made("gradient", 10, 5, None),
         made("temporary", 90, -1, 3),
     )
-    floor = floor_of(Fit(180, FitMoment("backward"), allocations=allocations))
+    floor, at = floor_of(allocations)
+    assert at is None
     assert [(row.kind, row.bytes, row.count) for row in floor] == [("gradient", 50, 2), ("parameter", 40, 1)]
     plan = FitPlan(80, 180, remaining=(KindBytes("temporary", 90),), floor=floor)
     expected = "  out of reach: no edit lowers 90 B (50 B gradient, 40 B parameter), which exist at once"
     assert list(plan_lines(plan))[-1] == expected
+
+
+def test_the_floor_has_what_a_call_needs_that_parts_of_the_batch_cannot_replace() -> None:
+    parameter = FitAllocation(40, "parameter", "setup", -1, None)
+    first, last = (
+        FitAllocation(30, "gradient", "backward", 1, 4),
+        FitAllocation(20, "gradient", "backward", 3, None),
+    )
+    operand = FitAllocation(50, "saved activation", "forward", 0, 9)
+    allocations, lives = (parameter, first, last, operand), (object(), object(), object(), object())
+    allocation_of = dict(zip(map(id, lives), allocations, strict=True))
+    at = FitMoment("backward", "aten.native_batch_norm_backward.default", moment=6)
+    call = UndividedCall(6, at, (lives[0], lives[3], lives[3]))
+    floor, needed_at = floor_of(allocations, [call], allocation_of)
+    assert needed_at is at
+    assert [(row.kind, row.bytes) for row in floor] == [
+        ("saved activation", 50),
+        ("parameter", 40),
+        ("gradient", 20),
+    ]
+    plan = FitPlan(80, 180, remaining=(KindBytes("temporary", 90),), floor=floor, floor_at=at)
+    assert list(plan_lines(plan))[-1].endswith(
+        "which exist at once (backward, aten.native_batch_norm_backward)"
+    )
+    small = UndividedCall(6, at, (lives[2],))
+    assert floor_of(allocations, [small], allocation_of)[1] is None
+
+
+def test_batch_norm_of_the_training_and_added_gradients_are_not_divided() -> None:
+    rows, ones = torch.randn(4, 3), torch.ones(3)
+    norm = torch.ops.aten.native_batch_norm.default
+    assert is_undivided(norm, (rows, ones, ones, None, None, True, 0.1, 1e-5), "")
+    assert not is_undivided(norm, (rows, ones, ones, ones, ones, False, 0.1, 1e-5), "")
+    added = torch.ops.aten.add_.Tensor
+    assert is_undivided(added, (rows, rows), "torch::autograd::AccumulateGrad")
+    assert not is_undivided(added, (rows, rows), "AddBackward0")
+    assert not is_undivided(torch.ops.aten.detach.default, (rows,), "torch::autograd::AccumulateGrad")
 
 
 @pytest.mark.rotates
