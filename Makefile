@@ -7,8 +7,8 @@
 #   make test-random  10,000 random programs beside eager, hours; goes on where it was stopped
 #   make test-gpu-numbers  the same programs as code for a GPU, interpreted, beside eager; needs no GPU
 #   make test-ops  every operator and module of torch's databases, into docs/operators.md
-#   make corpus  real programs in eager, under torch.compile and under aotlens, into docs/real-programs.md; hours,
-#                goes on where it was stopped; its libraries go to .venv-corpus
+#   make corpus  real programs in eager, under torch.compile and under aotlens, into docs/real-programs.md: those
+#                without a row there, in minutes each; its libraries go to .venv-corpus
 #   make vscode  the VS Code extension: lint, types, tests and editors/vscode/aotlens.vsix; needs the npm registry
 #   make docs    the documents as a site, in site/   make smoke   what is installed, tried in a clean environment
 #   make release-dry-run  everything that a release needs up to the upload; leaves wheel and sdist in dist/
@@ -96,7 +96,7 @@ $(CORPUS_VENV)/.ready: pyproject.toml
 	$(CORPUS_BIN)/python -m pip install --quiet -e ".[corpus]" $(TRITON)
 	@touch $@
 
-# Goes on where a stopped run ended; CORPUS_ARGS="--only 'recipes/*' --fresh" for less, or anew.
+# Runs what has no row; CORPUS_ARGS="--only 'recipes/*' --fresh" for less and anew, --outdated for what has an old one.
 corpus: $(CORPUS_VENV)/.ready
 	$(CORPUS_BIN)/python -m corpus $(CORPUS_ARGS)
 

@@ -1,4 +1,4 @@
-"""`python -m corpus`: run what has no current result, two programs at a time, and write the page."""
+"""`python -m corpus`: run the programs that have no row, two at a time, and write the page."""
 
 import argparse
 import sys
@@ -42,13 +42,31 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.quick:
         return _quick(chosen, store, options)
     if not options.page_only:
-        published = read_rows(options.rows, chosen) if options.published_ok else {}
-        _run_all([program for program in chosen if program.name not in published], store, options)
+        _run_all(_pending(chosen, options), store, options)
     rows = write_page(store, options)
+    if outdated := _outdated(chosen, rows):
+        print(
+            f"{len(outdated)} rows are of another engine or other libraries; --outdated measures them again"
+        )
     failures = {
         program.name: _failures(rows[program.name].judged) for program in chosen if program.name in rows
     }
     return _ending(failures, options.page)
+
+
+def _pending(chosen: Sequence[Program], options: argparse.Namespace) -> list[Program]:
+    """Return the programs to run: those without a row, with `--outdated` also those with an old one."""
+    if options.fresh:
+        return list(chosen)
+    rows = read_rows(options.rows, chosen)
+    outdated = _outdated(chosen, rows) if options.outdated else ()
+    return [program for program in chosen if program.name not in rows or program.name in outdated]
+
+
+def _outdated(programs: Sequence[Program], rows: Mapping[str, Row]) -> set[str]:
+    """Return the programs whose row was measured with another engine, or with other libraries."""
+    known = [program for program in programs if program.name in rows]
+    return {program.name for program in known if not _is_current(rows[program.name], program)}
 
 
 def _ending(failures: Mapping[str, Sequence[str]], page: Path) -> int:
@@ -91,9 +109,10 @@ def _quick(chosen: Sequence[Program], store: Store, options: argparse.Namespace)
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m corpus", description=__doc__)
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="programs by group/name")
-    parser.add_argument("--fresh", action="store_true", help="run again what has a current result")
-    parser.add_argument("--stale-ok", action="store_true", help="keep results of another engine or library")
-    parser.add_argument("--published-ok", action="store_true", help="keep published rows, measured elsewhere")
+    parser.add_argument("--fresh", action="store_true", help="run again what has a row")
+    parser.add_argument(
+        "--outdated", action="store_true", help="run again what was measured with another engine or library"
+    )
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="programs at a time (default 2)")
     parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="per run (default 600)")
     parser.add_argument("--rounds", type=int, default=2, metavar="N", help="warm runs each (default 2)")
@@ -115,18 +134,18 @@ def _run_all(programs: Sequence[Program], store: Store, options: argparse.Namesp
     compile_bytecode()
     limits = Limits(options.limit, options.rounds, verify=not options.no_verify)
     with ThreadPoolExecutor(options.jobs) as pool:
-        run = partial(run_one, store=store, limits=limits, fresh=options.fresh, stale_ok=options.stale_ok)
+        run = partial(run_one, store=store, limits=limits, fresh=options.fresh)
         for line in pool.map(run, programs):
             print(line, flush=True)
 
 
-def run_one(program: Program, store: Store, limits: Limits, *, fresh: bool, stale_ok: bool) -> str:
+def run_one(program: Program, store: Store, limits: Limits, *, fresh: bool) -> str:
     """Measure the program unless there is a result; return a line about the outcome."""
     try:
         key = key_of(program)
     except PackageNotFoundError as error:
         return f"{program.name}: not run, {error.name} is not installed"
-    if not fresh and store.current(program, key, stale_ok=stale_ok):
+    if not fresh and store.current(program, key):
         return f"{program.name}: has a result"
     start = time.monotonic()
     measured = measure(program, limits)
@@ -156,11 +175,12 @@ def write_page(store: Store, options: argparse.Namespace) -> dict[str, Row]:
             judged = judge(program, measured, options.clock)
             rows[program.name] = Row(judged, measured.engine, measured.versions)
     write_rows(options.rows, rows, programs)
-    stale = sum(not _is_current(rows[program.name], program) for program in programs if program.name in rows)
     judged_rows = {name: row.judged for name, row in rows.items()}
     quick = read_quick_rows(options.quick_rows, programs)
     only_checked = {name: row for name, row in quick.items() if name not in rows}
-    text = page(programs, judged_rows, _notes(), options.clock, stale) + quick_section(programs, only_checked)
+    text = page(
+        programs, judged_rows, _notes(), options.clock, len(_outdated(programs, rows))
+    ) + quick_section(programs, only_checked)
     options.page.write_text(text, encoding="utf-8")
     return rows
 

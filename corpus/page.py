@@ -89,17 +89,19 @@ def page(
     judged: Mapping[str, Judged],
     notes: Mapping[str, str],
     clock: Clock,
-    stale: int = 0,
+    outdated: int = 0,
 ) -> str:
-    """Return the document; `stale` rows were measured with another engine or other libraries."""
+    """Return the document; `outdated` rows were measured with another engine or other libraries."""
     rows = [judged[program.name] for program in programs if program.name in judged]
     measurable = [row for row in rows if row.inductor_runs]
     unmeasured = len(rows) - len(measurable)
     state = f"{len(rows)} of {len(programs)} programs were run."
     if len(rows) < len(programs):
         state += f" `not run` marks the other {len(programs) - len(rows)}; the targets say nothing of them."
-    if stale:
-        state += f" {stale} rows were measured with an earlier state of the engine, or with other libraries."
+    if outdated:
+        state += (
+            f" {outdated} rows were measured with an earlier state of the engine, or with other libraries."
+        )
     if unmeasured:
         state += (
             f" {unmeasured} do not run under torch.compile as installed here, so the targets leave them out."

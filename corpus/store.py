@@ -56,13 +56,11 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def current(self, program: Program, key: Key, *, stale_ok: bool = False) -> Measured | None:
-        """Return the result that needs no new run; with `stale_ok` also one of another engine."""
+    def current(self, program: Program, key: Key) -> Measured | None:
+        """Return the result that needs no new run."""
         measured = self.get(program)
         if measured is None or measured.program_digest != key.program_digest:
             return None
-        if stale_ok:
-            return measured
         return measured if (measured.engine, measured.versions) == (key.engine, key.versions) else None
 
     def put(self, program: Program, measured: Measured) -> None:

@@ -55,6 +55,7 @@ def test_what_has_a_result_is_not_run_again(
     corpus: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert start(tmp_path, "--only", "first") == 0
+    (tmp_path / "rows.json").unlink()  # as after a run that was stopped before it wrote the page
     assert start(tmp_path, "--jobs", "1") == 1
     assert corpus == ["first", "second"]
     printed = capsys.readouterr().out.splitlines()
@@ -80,23 +81,29 @@ def test_a_failure_with_a_reason_does_not_fail_the_run(
     assert "recipes/second: verify: exit 1: MISMATCH net: gradient\n" in capsys.readouterr().out
 
 
-def test_another_engine_or_program_makes_a_result_stale(
-    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_row_of_another_engine_is_outdated_and_one_of_another_program_does_not_count(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    outdated = "1 rows are of another engine or other libraries; --outdated measures them again"
     start(tmp_path, "--only", "first")
+    assert outdated not in capsys.readouterr().out
     monkeypatch.setattr(store, "engine_digest", lambda: "engine 2")
-    start(tmp_path, "--only", "first", "--stale-ok")
-    assert corpus == ["first"]
     start(tmp_path, "--only", "first")
+    assert corpus == ["first"]
+    assert outdated in capsys.readouterr().out
+    start(tmp_path, "--only", "first", "--outdated")
+    assert corpus == ["first", "first"]
+    start(tmp_path, "--only", "first", "--outdated")
     assert corpus == ["first", "first"]
     (tmp_path / "recipes" / "first.py").write_text('"""Changed."""\n# corpus: mode=training\n')
-    start(tmp_path, "--only", "first", "--stale-ok")
+    start(tmp_path, "--only", "first")
     assert corpus == ["first", "first", "first"]
 
 
 def test_a_damaged_result_counts_as_absent(corpus: list[str], tmp_path: Path) -> None:
     start(tmp_path, "--only", "first")
     (tmp_path / "results" / "recipes" / "first.json").write_text('{"program": "recipes/first"')
+    (tmp_path / "rows.json").unlink()
     start(tmp_path, "--only", "first")
     assert corpus == ["first", "first"]
 
@@ -115,11 +122,11 @@ def test_published_rows_fill_the_page_of_another_machine(corpus: list[str], tmp_
     (elsewhere / "rows.json").write_text((tmp_path / "rows.json").read_text())
     assert start(elsewhere, "--page-only") == 0
     assert (elsewhere / "page.md").read_text() == page
-    assert start(elsewhere, "--published-ok") == 1
+    assert start(elsewhere) == 1
     assert corpus == ["first", "second"]
     assert "2 of 2 programs were run." in (elsewhere / "page.md").read_text()
-    start(elsewhere, "--only", "first")
-    assert corpus == ["first", "second", "first"], "a published row is no reason not to measure here"
+    start(elsewhere, "--only", "first", "--fresh")
+    assert corpus == ["first", "second", "first"]
 
 
 def test_a_changed_program_has_no_published_row(corpus: list[str], tmp_path: Path) -> None:
@@ -136,7 +143,7 @@ def test_a_missing_package_is_named(
     path = tmp_path / "recipes" / "needy.py"
     path.write_text('"""Needs much."""\n# corpus: mode=training needs=no-such-package\n')
     program = read_program(path)
-    line = app.run_one(program, Store(tmp_path / "results"), Limits(), fresh=False, stale_ok=False)
+    line = app.run_one(program, Store(tmp_path / "results"), Limits(), fresh=False)
     assert line == "recipes/needy: not run, no-such-package is not installed"
 
 
@@ -147,4 +154,3 @@ def test_a_result_of_other_versions_is_stale(corpus: list[str], tmp_path: Path) 
     assert kept.current(program, key_of(program)) is not None
     other = Key(program.digest, "engine 1", {"torch": "9.9"})
     assert kept.current(program, other) is None
-    assert kept.current(program, other, stale_ok=True) is not None

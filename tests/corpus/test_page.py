@@ -43,7 +43,7 @@ def test_a_program_that_was_run_and_one_that_was_not() -> None:
 
 
 def test_rows_of_an_earlier_engine_are_counted() -> None:
-    text = page([PROGRAM], {PROGRAM.name: judge(PROGRAM, measured())}, {}, "cpu", stale=1)
+    text = page([PROGRAM], {PROGRAM.name: judge(PROGRAM, measured())}, {}, "cpu", outdated=1)
     assert "1 rows were measured with an earlier state of the engine, or with other libraries." in text
 
 
