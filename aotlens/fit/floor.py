@@ -57,15 +57,15 @@ def floor_of(
     gradients = [each for each in allocations if each.kind == "gradient"]
     moment, _ = peak_of(gradients)
     floor = [*lasting, *(each for each in gradients if each.is_alive_at(moment))]
-    at: FitMoment | None = None
+    needed_at: FitMoment | None = None
     for call in calls:
         needed = {id(each): each for each in lasting}
         needed |= {id(each): each for each in gradients if each.is_alive_at(call.moment)}
         operands = (allocation_of.get(id(storage)) for storage in call.storages)
         needed |= {id(each): each for each in operands if each is not None}
         if sum(each.bytes for each in needed.values()) > sum(each.bytes for each in floor):
-            floor, at = list(needed.values()), call.at
-    return kinds_of(floor), at
+            floor, needed_at = list(needed.values()), call.at
+    return kinds_of(floor), needed_at
 
 
 def _is_lasting(allocation: FitAllocation) -> bool:

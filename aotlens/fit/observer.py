@@ -179,8 +179,9 @@ class Observer(TorchDispatchMode):
     ) -> None:
         running = current_autograd_node()
         if is_undivided(func, args, "" if running is None else running.name()):
-            at = FitMoment(self._phase, str(func), frames.innermost)
-            self.undivided_calls.append(UndividedCall(self.moments - 1, at, storages))
+            moment = self.moments - 1
+            where = FitMoment(self._phase, str(func), frames.innermost, moment)
+            self.undivided_calls.append(UndividedCall(moment, where, storages))
 
     def _is_collective(self, func: Any) -> bool:
         return self.communication is not None and self.communication.handles(func)

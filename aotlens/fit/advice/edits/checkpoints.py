@@ -7,6 +7,7 @@
 | `self.features(x)` for an `nn.Sequential` | also `checkpoint_sequential(self.features, 2, x, …)` |
 | `checkpoint_sequential(self.features, 2, x, …)` | more segments |
 | `checkpoint(…)` | without the state of the random number generators, which is 5 KiB on the CPU |
+| `checkpoint(…, use_reentrant=True)` | `use_reentrant=False`: one backward runs all of it |
 | each of the calls, where that updates buffers twice | `checkpoint_once(self.features, x)` |
 """
 
@@ -25,7 +26,7 @@ from aotlens.fit.advice.edits.module_calls import (
 from aotlens.fit.advice.proposals import Proposal, Site, add_import, add_keywords, proposal
 from aotlens.fixes.source import Source
 
-__all__ = ["checkpoint_calls", "checkpoints"]
+__all__ = ["checkpoints"]
 
 SEGMENTS = (2, 3, 4)
 MODULE = "torch.utils.checkpoint"
@@ -44,6 +45,7 @@ def checkpoints(site: Site) -> Iterator[Proposal | None]:
         for call in source.nodes(ast.Call):
             yield _in_more_segments(source, call)
         yield _without_random_state(source)
+        yield _not_reentrant(source)
         arguments = [arguments_of(source, call) for call in calls]
         yield from with_buffers(site, source, zip(calls, plain, arguments, strict=True))
 
@@ -107,7 +109,7 @@ def _without_random_state(source: Source) -> Proposal | None:
     """Return the edit of all checkpoints of a file, which is equal where they draw no random numbers."""
     calls = [
         call
-        for call in checkpoint_calls(source)
+        for call in _checkpoint_calls(source)
         if "preserve_rng_state" not in {keyword.arg for keyword in call.keywords}
     ]
     is_nested = any(other is not call and other in ast.walk(call) for call in calls for other in calls)
@@ -121,8 +123,21 @@ def _without_random_state(source: Source) -> Proposal | None:
     return proposal("random state", f"random state {source.file}", title, *edits)
 
 
-def checkpoint_calls(source: Source) -> Iterator[ast.Call]:
-    """Yield the calls of torch's checkpoint functions."""
+def _not_reentrant(source: Source) -> Proposal | None:
+    """Return the edit of all reentrant checkpoints of a file: each runs a backward of its own, after which
+    hooks of parameters see a part of their gradient."""
+    values = [
+        keyword.value
+        for call in _checkpoint_calls(source)
+        for keyword in call.keywords
+        if keyword.arg == "use_reentrant" and source.code(keyword.value) == "True"
+    ]
+    title = "Let the checkpoints run without a backward of their own (`use_reentrant=False`)"
+    edits = [source.replace(value, "False") for value in values]
+    return proposal("checkpoint", f"use_reentrant {source.file}", title, *edits)
+
+
+def _checkpoint_calls(source: Source) -> Iterator[ast.Call]:
     for call in source.nodes(ast.Call):
         if source.code(call.func).rpartition(".")[2] in ("checkpoint", "checkpoint_sequential") and call.args:
             yield call

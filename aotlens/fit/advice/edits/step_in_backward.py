@@ -3,14 +3,12 @@
     optimizer = torch.optim.AdamW(model.parameters())
 
 is followed by a call of a function that is added to the file.  `optimizer.step()` stays, and finds no
-gradients.  Checkpoints become `use_reentrant=False`: a reentrant one runs a backward of its own, after which
-a parameter may have a part of its gradient only.
+gradients.
 """
 
 import ast
 from collections.abc import Iterator
 
-from aotlens.fit.advice.edits.checkpoints import checkpoint_calls
 from aotlens.fit.advice.edits.optimizers import constructors
 from aotlens.fit.advice.proposals import Proposal, Site, proposal
 from aotlens.fixes.source import Source
@@ -50,37 +48,24 @@ def steps_in_backward(site: Site) -> Iterator[Proposal | None]:
     """Yield the edit for each optimizer that a name is assigned to."""
     if any(word in source.text for word in NOT_EQUAL for source in site.sources.values()):
         return
-    not_reentrant = [edit for source in site.sources.values() for edit in _not_reentrant(source)]
     for source in site.sources.values():
         if NAME in source.text:
             continue
         for call, _ in constructors(source, site):
             match source.parents.get(call):
                 case ast.Assign(targets=[ast.Name(id=name)], value=value) as statement if value is call:
-                    yield _in_backward(source, statement, name, not_reentrant)
+                    yield _in_backward(source, statement, name)
 
 
-def _not_reentrant(source: Source) -> Iterator[Edit]:
-    """Yield the edits of all reentrant checkpoints of a file."""
-    for call in checkpoint_calls(source):
-        for keyword in call.keywords:
-            if keyword.arg == "use_reentrant" and source.code(keyword.value) == "True":
-                yield source.replace(keyword.value, "False")
-
-
-def _in_backward(
-    source: Source, statement: ast.Assign, name: str, not_reentrant: list[Edit]
-) -> Proposal | None:
+def _in_backward(source: Source, statement: ast.Assign, name: str) -> Proposal | None:
     indent = source.indent(statement)
     if indent is None:
         return None
     line = (statement.end_lineno or statement.lineno) + 1
-    title = f"Let `{name}` update each parameter within the backward, and release its gradient at once"
     return proposal(
         "step in backward",
         f"step in backward {name}",
-        f"{title}, with `use_reentrant=False`" if not_reentrant else title,
+        f"Let `{name}` update each parameter within the backward, and release its gradient at once",
         Edit(Span(source.file, line, 0, line, 0), f"{indent}{NAME}({name})\n"),
         source.after_imports(f"\n{FUNCTION.strip()}"),
-        *not_reentrant,
     )
