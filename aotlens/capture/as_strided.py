@@ -61,7 +61,7 @@ def check_within_input(storage: Storage, step: ViewStep, view: Any, span: Span |
     if type(step.offset) is int:
         # After a write, a value begins elsewhere in memory.
         view_range = replace(view_range, offset=step.offset)
-    if not (_is_inside(step, whole) if has_symbols(whole) else input_range.contains(view_range)):
+    if not (input_range.contains(view_range) and (not has_symbols(whole) or _is_inside(step, whole))):
         raise unsupported("as-strided-beyond-input", span)
 
 

@@ -93,6 +93,17 @@ def norm_decompositions(rules: dict[Any, Callable[..., Any]]) -> dict[Any, Calla
     }
 
 
+RUNNING, TRAINING = slice(3, 5), 7
+"""Batch norm's backward: its running statistics, which it does not read if the flag at `TRAINING` is set."""
+
+
+def without_unread(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments without statistics that the operator does not read; the forward wrote to them."""
+    if func is not aten.native_batch_norm_backward.default or args[TRAINING] is not True:
+        return args
+    return (*args[: RUNNING.start], None, None, *args[RUNNING.stop :])
+
+
 FACTORS = {aten.mm.default: 0, aten.mv.default: 0, aten.addmm.default: 1}
 """By operator: the position of the first of its two factors."""
 

@@ -23,6 +23,7 @@ from aotlens.capture.mutations.in_place import (
 )
 from aotlens.capture.mutations.storage_swaps import record_storage_swap
 from aotlens.capture.mutations.writability import is_writable_outside_inference_mode
+from aotlens.capture.operator_fixes import without_unread
 from aotlens.capture.operators import Kind, Operator, aten, describe, is_builtin, with_dtype
 from aotlens.capture.result_fixes import (
     FILLING_OPS,
@@ -51,6 +52,7 @@ Kwargs = dict[str, Any]
 
 
 def _pure(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    args = without_unread(func, args)
     if func in recorder.decompositions:
         return _decomposed(recorder, func, args, kwargs)
     if any(isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor for arg in args):

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.autograd.graph_walk import may_be_leaf
 from aotlens.capture.events import EventKind, Events
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.operators import Decompositions
@@ -233,14 +234,8 @@ def leaves_and_unreturned(calls: Iterable[Call]) -> Iterator[Any]:
                 yield tensor
         for tensor in _tensors_in((call.result,)):
             returned.add(id(tensor))
-            if tensor.requires_grad and _may_be_leaf(tensor):
+            if tensor.requires_grad and may_be_leaf(tensor):
                 yield tensor
-
-
-def _may_be_leaf(tensor: Any) -> bool:
-    """Return False for a view of what requires grad; asking for its `grad_fn` could regenerate that."""
-    base = tensor._base
-    return bool(tensor.is_leaf if base is None else not base.requires_grad)
 
 
 def _tensors_in(values: Iterable[Any]) -> Iterator[Any]:

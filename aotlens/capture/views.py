@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from aotlens.torch_api.fake.tensors import is_contiguous
 from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
@@ -18,6 +19,8 @@ CANNOT_VIEW = "Cannot view a tensor"
 """The error of fake tensors for sizes that no strides can express."""
 Emit = Callable[..., Any]
 """Records one call of an operator on nodes and returns its node."""
+Geometry = tuple[Any, Any, Any]
+"""Sizes, strides and the first element, counted from another tensor's first one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,15 +111,9 @@ def _diagonal(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 
 
 def _as_strided(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    """Write an element back once if a dimension of stride 0 repeats it."""
-    if source.val.requires_grad and not source.val.is_contiguous():  # torch rejects it unchanged
-        source = emit(aten.alias.default, source)
     size, stride, *offset = step.args
-    size = list(size)
-    for dim, distance in enumerate(stride):
-        if type(distance) is int and distance == 0 and size[dim] != 1:
-            new, size[dim] = emit(aten.slice.Tensor, new, dim, 0, 1), 1
-    return emit(aten.as_strided_scatter.default, source, new, size, stride, *offset)
+    start = offset[0] - source.val.storage_offset() if offset else 0
+    return _write_by_strides(emit, source, new, (size, stride, start))
 
 
 def _expand(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
@@ -196,8 +193,36 @@ def _unfold(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 def _by_strides(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """Write through any view by its strides."""
     view = step.apply(emit, source).val
-    layout = (list(view.shape), list(view.stride()), view.storage_offset())
-    return emit(aten.as_strided_scatter.default, source, new, *layout)
+    start = view.storage_offset() - source.val.storage_offset()
+    return _write_by_strides(emit, source, new, (view.shape, view.stride(), start))
+
+
+def _write_by_strides(emit: Emit, source: Any, new: Any, geometry: Geometry) -> Any:
+    """Write to elements that begin `geometry[2]` after the source's first one.
+
+    A source with gaps, permuted dimensions or a storage offset is first laid out in new memory:
+    `as_strided_scatter` counts in its strides and offset, which a backend's copy of it need not have.
+    """
+    val = source.val
+    if 0 in val.shape:
+        return source
+    if is_contiguous(val) and type(val.storage_offset()) is int and val.storage_offset() == 0:
+        return _scatter(emit, source, new, geometry)
+    size, stride = list(val.shape), list(val.stride())
+    extent = 1 + sum((length - 1) * distance for length, distance in zip(size, stride, strict=True))
+    memory = emit(aten.new_empty.default, source, [extent])
+    memory = _scatter(emit, memory, source, (size, stride, 0))
+    memory = _scatter(emit, memory, new, geometry)
+    return emit(aten.as_strided.default, memory, size, stride, 0)
+
+
+def _scatter(emit: Emit, memory: Any, new: Any, geometry: Geometry) -> Any:
+    """Write an element once if a dimension of stride 0 repeats it."""
+    size, stride, start = list(geometry[0]), list(geometry[1]), geometry[2]
+    for dim, distance in enumerate(stride):
+        if type(distance) is int and distance == 0 and size[dim] != 1:
+            new, size[dim] = emit(aten.slice.Tensor, new, dim, 0, 1), 1
+    return emit(aten.as_strided_scatter.default, memory, new, size, stride, start)
 
 
 INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {

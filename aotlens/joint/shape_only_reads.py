@@ -1,4 +1,4 @@
-"""Backward operators that read a value only for its sizes, or not at all, and the nodes they read instead.
+"""Backward operators that read a value only for its sizes, and the nodes they read instead.
 
 Invariant: the gradients are the same; the replacement has the value's sizes, strides and dtype, and nothing
 reads its elements.  A value that the backward also reads for its elements, or that the caller holds, is not
@@ -58,9 +58,6 @@ SECOND = frozenset(
 )
 """Operators that read the forward's argument, their second one, for its sizes."""
 
-RUNNING, TRAINING = slice(3, 5), 7
-"""Batch norm's backward: its running statistics, which it does not read if the flag at `TRAINING` is set."""
-
 DEVICES = frozenset({"cpu", "cuda", "meta"})
 """Device types whose kernels behave so."""
 
@@ -80,11 +77,7 @@ def without_shape_only_reads(
     Returns the new nodes, and those that stand for others, by the identity of these.
     """
     backward = [node for node in nodes if node.origin.backward]
-    args_of = {
-        id(node): (*node.args[: RUNNING.start], None, None, *node.args[RUNNING.stop :])
-        for node in backward
-        if node.op is aten.native_batch_norm_backward.default and node.args[TRAINING] is True
-    }
+    args_of: dict[int, tuple[Any, ...]] = {}
     asking = [node for node in backward if shape_only_arguments(node.op)]
     handed = {_storage(value) for value in handed_out if asking and type(value) is Node}
     read_for_numbers = {

@@ -370,7 +370,7 @@ def view_of_a_part_set_to_itself_twice(whole: Tensor, part: Tensor) -> tuple[Ten
     return view, view
 
 
-@cases(lambda: (leaf(4, 4)[:, ::2],))
+@cases(lambda: (leaf(4, 6)[:, ::2],))
 def turned_without_grad_after_a_copy(x: Tensor) -> Tensor:
     flat = x.ravel()
     with torch.no_grad():
@@ -482,3 +482,52 @@ def leaf_set_and_detached_beside_its_part(whole: Tensor, part: Tensor) -> Tensor
         whole.set_(hidden)  # type: ignore[call-overload]
     whole.detach_()
     return hidden.t()
+
+
+class _BesideNorm(nn.Module):
+    """Under an undefined tangent the backward is recorded anew, after the layer wrote to its statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = Doubled.apply(x)
+        return self.norm(hidden), hidden.sin()
+
+
+@cases(lambda: (leaf(4, 4),))
+def custom_function_before_batch_norm() -> nn.Module:
+    return _BesideNorm()
+
+
+@cases(lambda: (tape(4, 4)[1:],), "dynamic", "inductor")
+def write_through_strides_of_a_part(part: Tensor) -> Tensor:
+    whole = part.as_strided(part.size(), part.stride())
+    whole.mul_(2)
+    return whole
+
+
+@cases(lambda: (leaf(4, 6)[:, ::2],), "dynamic", "inductor")
+def write_to_windows_of_every_second_column(x: Tensor) -> Tensor:
+    windows = x.unfold(0, 2, 2)
+    with torch.no_grad():
+        windows.mul_(2)
+    return windows
+
+
+@cases(lambda: (plain(4, 4), leaf(4, 4)))
+def inference_view_of_what_was_written_to_gets_other_memory(x: Tensor, y: Tensor) -> Tensor:
+    with torch.inference_mode():
+        view = x.t()
+    view = view.t()
+    x += y
+    view.data = y.t()
+    return y.sin()
+
+
+@cases(lambda: (plain(4, 4)[:, ::2],), "dynamic", refused="as-strided-beyond-input")
+def write_between_every_second_column(x: Tensor) -> Tensor:
+    row = x.as_strided((x.size(0),), (1,))
+    row.mul_(2)
+    return row.sin()

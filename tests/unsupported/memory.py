@@ -62,15 +62,6 @@ def leaf_made_under_inference_mode() -> None:
     make(torch.ones(3))
 
 
-@shows("as-strided-beyond-input")
-def elements_that_the_input_lacks() -> None:
-    @aotlens.compile(options=EAGER)
-    def all_of_it(x: Tensor) -> Tensor:
-        return x.as_strided((8,), (1,)) * 2
-
-    all_of_it(torch.ones(8)[:3])
-
-
 @shows("as-strided-beyond-written-view")
 def elements_beside_a_view() -> None:
     @aotlens.compile(options=EAGER)

@@ -15,6 +15,12 @@ def grad_fn_of(tensor: Any) -> Any:
         return None
 
 
+def may_be_leaf(tensor: Any) -> bool:
+    """Return False for a view of what requires grad; `is_leaf` could regenerate its `grad_fn`, or raise."""
+    base = tensor._base
+    return bool(tensor.is_leaf if base is None else not base.requires_grad)
+
+
 def autograd_nodes(starts: Iterable[Any], ends: Iterable[Any] = ()) -> Iterator[Any]:
     """Yield the starts and everything reachable from them, depth first, without the ends; None is skipped."""
     waiting = list(starts)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.autograd.graph_walk import may_be_leaf
 from aotlens.capture.events import EventKind
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.mutations.in_place import Write, record_resize
@@ -102,7 +103,7 @@ def record_data_assignment(recording: Recording, target: Any, source: Any) -> No
     recording.tracked(target).storage.metadata_mutations.append(
         replace(recording.new_write(), is_counted=False)
     )
-    if target.requires_grad and target.is_leaf and target.shape != source.shape:
+    if target.requires_grad and may_be_leaf(target) and target.shape != source.shape:
         recording.note(EventKind.DATA_OF_OTHER_SIZES, target)
     setattr(
         target,
