@@ -340,10 +340,7 @@ class Recording:
         return Write(self.origin, grad, inference, chain, version)
 
     def use_synthetic_base(self, storage: Storage) -> None:
-        """Turn overlapping graph inputs into views of their synthetic base, as if they had always been.
-
-        Only here a node changes: none of them is in a program yet, and its readers still read the same node.
-        """
+        """Turn overlapping graph inputs into views of their synthetic base, as if they had always been."""
         if storage.on_base or not storage.overlapping_inputs:
             return
         storage.on_base = True
@@ -352,10 +349,7 @@ class Recording:
             made = self.replay_uncached(storage.base, chain)
             views = self.nodes[first:]
             del self.nodes[first:]
-            object.__setattr__(input_node, "op", made.op)
-            object.__setattr__(input_node, "args", made.args)
-            object.__setattr__(input_node, "kwargs", made.kwargs)
-            object.__setattr__(input_node, "origin", made.origin)
+            _amend(input_node, op=made.op, args=made.args, kwargs=made.kwargs, origin=made.origin)
             self.nodes[0:0] = [*views[:-1], input_node]
 
     def replay_uncached(self, source: Node, chain: tuple[ViewStep, ...]) -> Node:
@@ -369,4 +363,13 @@ class Recording:
         """Detach the values of nodes whose tensor is about to become another in place."""
         for node in self.nodes:
             if node.val is tensor:
-                object.__setattr__(node, "val", tensor.detach())  # no program contains the node yet
+                _amend(node, val=tensor.detach())
+
+
+def _amend(node: Node, **fields: Any) -> None:
+    """Change a node that no program contains yet.
+
+    A new node could not replace it: the tensors, and the nodes that read it, refer to this one.
+    """
+    for name, value in fields.items():
+        object.__setattr__(node, name, value)

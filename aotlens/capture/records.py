@@ -219,7 +219,11 @@ class CapturedInput(Generic[StorageType]):
 
 
 OpenInput = CapturedInput[Storage]
-"""An input of an open recording, with the storage that writes to it change."""
+"""An input of an open recording, with the storage that writes to it change.
+
+`capture_run` decides with it, after the function has returned, which inputs the graph takes; then `with_exit`
+returns it as a `CapturedInput`.  Joint asks it what the backward has changed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
