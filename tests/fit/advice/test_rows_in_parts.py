@@ -107,6 +107,14 @@ def test_a_checkpoint_is_made_for_one_part_after_the_other() -> None:
     ]
 
 
+def test_random_numbers_are_drawn_for_all_rows_at_once() -> None:
+    text = TEXT.replace("# harder with each epoch", "draws = torch.rand_like(x)")
+    text = text.replace("-distances, -1", "draws - distances, -1")
+    (line,) = edited(f"Compute `weights` in `Codebook.forward` {HOW}", text)[-1:]
+    value = "lambda distances, draws: torch.softmax(draws - distances, -1), distances, draws"
+    assert line == f"        weights = checkpoint_in_parts({value})"
+
+
 def test_lines_that_save_most_come_first_and_others_not_at_all() -> None:
     proposals = Script({"train.py": TEXT}, NAMES, fit_of((15, 8), (17, 16))).proposals()
     names = [each.title.split("`")[1] for each in proposals if each.title.startswith("Compute")]

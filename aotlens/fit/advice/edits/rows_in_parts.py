@@ -12,6 +12,7 @@ rows are independent of each other is found out by comparing the training.
 """
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from aotlens.fit.advice.edits.module_calls import (
@@ -40,6 +41,7 @@ def {NAME}(function, *tensors, parts={PARTS}):
 '''
 MOST_SEGMENTS = 4
 MOST_STATEMENTS = 8
+DRAWS = re.compile(r"\b(rand\w*|dropout\w*|bernoulli_?|multinomial|(log_)?normal_?|uniform_|exponential_)\(")
 HOW = f"in {PARTS} parts of the rows, each checkpointed"
 
 
@@ -144,8 +146,8 @@ def _forwards(source: Source, site: Site) -> Iterator[Function]:
 
 
 def _is_no_part(text: str) -> bool:
-    """Return True for a text with a checkpoint, or with a value for Python, which is not one of rows."""
-    return "checkpoint" in text or ".item()" in text
+    """Return True for a text with a checkpoint, a value for Python, or numbers that are drawn once."""
+    return "checkpoint" in text or ".item()" in text or DRAWS.search(text) is not None
 
 
 def _needed(source: Source, function: Function, last: ast.Assign) -> tuple[ast.Assign, ...]:
