@@ -127,7 +127,9 @@ def quantized(x: torch.Tensor) -> torch.Tensor:
 def test_a_value_next_to_a_step_is_rounding_where_eager_moves_as_far(steps: int, is_rounding: bool) -> None:
     called = prepare_call(quantized, (torch.cat([torch.full((8,), 0.5), torch.ones(8) * 127]) / 127,))
     assert double_reference(Observation(None), in_double(called, quantized)) is None
-    reference = last_digit_reference(eager := observe_alone(called), in_changed_digits(called, quantized))
+    reference = last_digit_reference(
+        eager := observe_alone(called), tuple(in_changed_digits(called, quantized))
+    )
     (output,) = eager.outputs
     assert isinstance(output, TensorFacts)
     value = output.value.clone()
@@ -144,7 +146,7 @@ def test_a_value_next_to_a_step_is_rounding_where_eager_moves_as_far(steps: int,
 def test_a_function_without_steps_explains_no_larger_error() -> None:
     called = prepare_call(torch.sin, (torch.randn(64),))
     eager = observe_alone(called)
-    reference = last_digit_reference(eager, in_changed_digits(called, torch.sin))
+    reference = last_digit_reference(eager, tuple(in_changed_digits(called, torch.sin)))
     assert reference is not None
     assert max(reference.eagers_errors.values()) < 1e-6
 
