@@ -252,6 +252,13 @@ def written_to_after_a_checkpointed_function_read_it(x: Tensor, factor: Tensor) 
     return y
 
 
+@cases(lambda: (leaf(3, 4),), refused="write-after-checkpoint")
+def data_assigned_after_a_checkpointed_function_read_it(x: Tensor) -> Tensor:
+    y = checkpoint(torch.sin, x, use_reentrant=False)
+    x.data = y.detach() * 2
+    return y
+
+
 @cases(lambda: (leaf(3, 4),), refused="write-in-nested-checkpoint")
 def written_to_after_an_inner_checkpoint(x: Tensor) -> Tensor:
     def outer(x: Tensor) -> Tensor:

@@ -31,7 +31,8 @@ class CheckpointFrame:
         self._inner_arguments: list[tuple[Any, int, Origin]] = []
         self._read_storages: dict[int, Storage] = {}
         """Storages that the function reads and that exist outside the region, by node identity."""
-        self._writes_before: dict[int, int] = {}
+        self._counts_before: dict[int, tuple[int, int]] = {}
+        """How many writes and metadata mutations each of them had when the function returned."""
         self._changed: tuple[int, dict[int, Origin]] = -1, {}
         """`call_count` at the last check, and the later writes to `_read_storages` that it found."""
 
@@ -55,8 +56,11 @@ class CheckpointFrame:
                 self._read_storages[id(self._recording.node_of(tensor))] = tracked.storage
 
     def finish(self) -> None:
-        """Record how many writes each storage had when the function returned."""
-        self._writes_before = {id(storage): len(storage.writes) for storage in self._read_storages.values()}
+        """Record how many changes each storage had when the function returned."""
+        self._counts_before = {
+            id(storage): (len(storage.writes), len(storage.metadata_mutations))
+            for storage in self._read_storages.values()
+        }
 
     def check(self, node: Node) -> None:
         """Check that the backward may recompute a value of this region.
@@ -88,8 +92,10 @@ class CheckpointFrame:
             raise unsupported("write-after-checkpoint", written.location.innermost)
 
     def _write(self, storage: Storage) -> Origin | None:
-        """Return a later write; writes by checkpointed functions are not repeated, so they do not count."""
-        later = storage.writes[self._writes_before.get(id(storage), 0) :]
+        """Return a later write, or a later assignment to `.data`; those by checkpointed functions are not
+        repeated, so they do not count."""
+        writes, mutations = self._counts_before.get(id(storage), (0, 0))
+        later = (*storage.writes[writes:], *storage.metadata_mutations[mutations:])
         return next((write.origin for write in later if write.origin.checkpoint is None), None)
 
     def _first_write_upstream(self, node: Node, changed: dict[int, Origin]) -> Origin | None:
