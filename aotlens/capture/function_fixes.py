@@ -1,8 +1,7 @@
 """torch functions, layers and optimizers that are replaced while a function is recorded.
 
-Each replacement computes what eager computes, in a form that runs on fake tensors: batch norm with
-`momentum=None`, dropout in recurrent layers, `tensor_split` at a tensor of indices, `torch.func.linearize`;
-optimizer steps on tensors from outside the function are rejected.
+Each replacement computes what eager computes, in a form that runs on fake tensors: dropout in recurrent
+layers, `torch.func.linearize`; optimizer steps on tensors from outside the function are rejected.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,30 +23,6 @@ from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
 
-def cumulative_batch_norm(forward: Callable[[Any, Tensor], Any], layer: Any, layer_input: Tensor) -> Any:
-    """Run a batch norm; with `momentum=None` and fake running statistics, in a form that can be traced."""
-    counts = layer.momentum is None and layer.training and layer.track_running_stats
-    if counts and type(layer.num_batches_tracked) is FakeTensor:
-        return _cumulative_forward(layer, layer_input)
-    return forward(layer, layer_input)
-
-
-def _cumulative_forward(layer: Any, layer_input: Tensor) -> Tensor:
-    layer._check_input_dim(layer_input)
-    layer.num_batches_tracked.add_(1)
-    running = (layer.running_mean, layer.running_var)
-    with torch.no_grad():
-        own = [torch.empty_like(value).zero_() for value in running]
-    result = torch.nn.functional.batch_norm(
-        layer_input, own[0], own[1], layer.weight, layer.bias, training=True, momentum=1.0, eps=layer.eps
-    )
-    with torch.no_grad():
-        share = 1.0 / layer.num_batches_tracked.double()
-        for value, batch in zip(running, own, strict=True):
-            value.data.copy_(share * batch.double() + (1.0 - share) * value.double())
-    return result
-
-
 def rnn_layers_with_dropout(
     layers: Callable[..., Any], sequence: Tensor, hidden: Any, weights: Any, *options: Any
 ) -> tuple[Tensor, list[Any]]:
@@ -65,20 +40,6 @@ def rnn_layers_with_dropout(
         sequence, states = layers(sequence, hidden[own], weights[own], *layer_options)
         last += states
     return (sequence.transpose(0, 1) if batch_first else sequence), last
-
-
-INDICES = "tensor_indices_or_sections"
-"""torch's keyword for a tensor of split indices."""
-
-
-def symbolic_tensor_split(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call `tensor_split`, with a tensor of indices converted to symbolic numbers."""
-    if type(kwargs.get(INDICES)) is FakeTensor:
-        numbers = kwargs.pop(INDICES).tolist()
-        kwargs["indices" if isinstance(numbers, list) else "sections"] = numbers
-    elif len(args) > 1 and type(args[1]) is FakeTensor:
-        args = (args[0], args[1].tolist(), *args[2:])
-    return original(*args, **kwargs)
 
 
 def as_linear_map(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[..., list[Any]]:

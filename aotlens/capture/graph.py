@@ -16,7 +16,6 @@ from aotlens.capture.events import Event, EventKind, Events
 from aotlens.capture.free_variables.real_tensors import RealTensors
 from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import FAKES, aten
-from aotlens.capture.rng.generators import CreatedGenerators
 from aotlens.capture.storage import Storage, Tracked, Write
 from aotlens.capture.symbols.float_inputs import Floats
 from aotlens.capture.symbols.size_nodes import Symbols
@@ -58,9 +57,6 @@ class Recording:
         """Whether it records a subgraph of a higher-order operator."""
         self.has_metadata_mutation = False
         """Whether a tensor's sizes or strides were changed in place."""
-        self.intermediate_views: list[tuple[Tracked, int, Any]] = []
-        """Views whose grad_fn lacks a later write of one `_foreach_` call, with storage version and source
-        location."""
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of their fake argument."""
         self.origin = Origin(NO_ORIGIN, "")
@@ -70,7 +66,6 @@ class Recording:
         self._names: dict[str, int] = {}
         self.objects: dict[int, Node] = {}
         """Nodes of generators and of fake torchbind objects, by identity."""
-        self.created_generators = CreatedGenerators()
         self.on_data_dependent_number: Callable[[], None] = lambda: None
         """Called when a data-dependent number appears."""
         self.floats: Floats | None = None
@@ -282,8 +277,6 @@ class Recording:
     def generator(self, generator: torch.Generator) -> Node:
         """Return the node of a generator: an argument's, or a constant."""
         known = self.objects.get(id(generator))
-        if generator in self.created_generators:
-            return self.created_generators.node(self, generator)
         if known is None:
             known = Node(self.name("generator"), None, (), {}, None, self.origin, constant=generator)
             self.nodes.insert(0, known)

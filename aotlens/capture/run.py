@@ -19,12 +19,7 @@ from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.free_variables.captured_tensors import used_inputs
 from aotlens.capture.free_variables.containers import OutputWithUpdates, flatten_with_path
 from aotlens.capture.free_variables.real_tensors import PLAIN_CLASSES
-from aotlens.capture.function_fixes import (
-    as_linear_map,
-    cumulative_batch_norm,
-    rnn_layers_with_dropout,
-    symbolic_tensor_split,
-)
+from aotlens.capture.function_fixes import as_linear_map, rnn_layers_with_dropout
 from aotlens.capture.hop.lifting import Lifting, call_higher_order, lifting
 from aotlens.capture.hop.loop_numbers import record_loop
 from aotlens.capture.hop.region_gradient import record_region_call
@@ -34,7 +29,6 @@ from aotlens.capture.inputs.base_selection import inputs_with_bases
 from aotlens.capture.inputs.exit_state import grad_fns_at_exit, output_exit, with_exit
 from aotlens.capture.inputs.fake_inputs import captured_inputs, make_inputs
 from aotlens.capture.modes import Settings, check_modes_restored, current_modes, isolated_from_caller
-from aotlens.capture.mutations.in_place import check_intermediate_views
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.provenance.variables import VariableObserver
 from aotlens.capture.recorded import Snapshot, leaves_and_unreturned
@@ -103,7 +97,6 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
     paths, spec = flatten_with_path(result)
     outputs = tuple(value for _, value in (*paths, *filled))
     reject_retain_grad(recorder, inputs, outputs)
-    check_intermediate_views(recorder, outputs)
     recorder.inputs = inputs
     with recorder.fake_mode, recorder.adding("capture", "an input, regenerated after a write"):
         grad_fns = grad_fns_at_exit(recorder, inputs)
@@ -292,7 +285,6 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
 def _handlers(recorder: Recorder) -> TraceHandlers:
     return TraceHandlers(
         rng_state=recorder.random,
-        note_generator=recorder.created_generators.note,
         call_object_method=recorder.torchbind.call,
         checkpoint_region=recorder.checkpoints.region,
         note_undefined_tangents=recorder.unmaterialised_nodes.append,
@@ -302,8 +294,6 @@ def _handlers(recorder: Recorder) -> TraceHandlers:
         call_higher_order=call_higher_order,
         make_linear_map=as_linear_map,
         flex_attention_env=Lifting,
-        batch_norm=cumulative_batch_norm,
-        tensor_split=symbolic_tensor_split,
         launch_kernel=launch_as_operator,
     )
 

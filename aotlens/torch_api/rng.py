@@ -41,15 +41,14 @@ def device_rng_state(name: str) -> Callable[[Any, Current], Any]:
 
 
 def generator_class(original: Any, current: Current) -> Any:
-    """`torch.Generator`, whose new objects `handler.note_generator` gets."""
+    """`torch.Generator`, which `handler.rng_state` rejects."""
 
     class Kind(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            generator, handler = original(*args, **kwargs), current()
+            handler = current()
             if handler is not None:
-                generator = generator.clone_state()  # operators get this very object, no copy of it
-                handler.note_generator(generator)
-            return generator
+                handler.rng_state.reject_new_generator()
+            return original(*args, **kwargs)
 
         def __instancecheck__(cls, value: Any) -> bool:
             return isinstance(value, original)

@@ -31,9 +31,8 @@ CASES = (
     ),
     Case(
         "foreach-writes-twice",
-        "a `torch._foreach_` operator that writes twice to the storage of one view with a "
-        "gradient that is visible outside",
-        "return the base of the view, write to each storage once in a list, or call the operators one by one",
+        "a `torch._foreach_` operator that writes twice to the elements of a view with a gradient",
+        "write to each element once in a list, or call the operators one by one",
     ),
     Case(
         "no-functional-variant",

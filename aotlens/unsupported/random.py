@@ -25,6 +25,11 @@ CASES = (
         "read it outside",
     ),
     Case(
+        "new-generator",
+        "a generator that the function creates (`torch.Generator()`)",
+        "create it outside and pass it, or seed torch's own generator (`torch.manual_seed`)",
+    ),
+    Case(
         "generator-state",
         "a function that sets the state of the generator `{generator}`",
         "set it outside",

@@ -46,7 +46,6 @@ NOT_ON_GPU = {
     "mutation_kinds/foreach_on_one_tensor_twice": OVERLAP,
     "mutation_kinds/foreach_on_rows": OVERLAP,
     "mutation_kinds/foreach_on_views_of_an_input": OVERLAP,
-    "mutation_kinds/foreach_on_views_that_overlap": OVERLAP,
     "mutation_kinds/lazily_conjugated_moved_and_written": "Inductor has no complex numbers on a GPU",
     "refused/packed_sequences": CPU_TENSOR,
 }

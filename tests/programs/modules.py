@@ -52,25 +52,6 @@ def batch_norm_of_channels_last() -> nn.Module:
     return nn.Sequential(nn.BatchNorm2d(3), nn.ReLU()).eval()
 
 
-class Averaged(nn.Module):
-    def __init__(self, norm: nn.Module) -> None:
-        super().__init__()
-        self.norm = norm
-
-    def forward(self, x: Tensor) -> Any:
-        return self.norm(x).sin()
-
-
-@cases(lambda: (plain(4, 3),), "inductor", "dynamo")
-def batch_norm_averaged_over_all_batches() -> nn.Module:
-    return Averaged(nn.BatchNorm1d(3, momentum=None))
-
-
-@cases(lambda: (plain(4, 3, 6, 6),), context=torch.no_grad)
-def batch_norm_averaged_over_all_batches_under_no_grad() -> nn.Module:
-    return Averaged(nn.BatchNorm2d(3, momentum=None))
-
-
 @cases(lambda: (plain(4, 3, 6, 6),))
 def batch_norm_in_eval() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()

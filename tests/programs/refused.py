@@ -298,3 +298,8 @@ def hook_on_an_overlapping_input_of_which_a_view_is_returned(x: Tensor, y: Tenso
     view = x.t()
     view.data.mul_(2)
     return view
+
+
+@cases(lambda: (plain(4, 3),), "dynamo", refused="data-dependent-size")
+def batch_norm_averaged_over_all_batches() -> nn.Module:
+    return nn.BatchNorm1d(3, momentum=None)

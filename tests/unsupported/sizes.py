@@ -223,12 +223,3 @@ def images_resized_one_by_one() -> None:
         return torch.func.vmap(lambda row: nn.functional.interpolate(row[None, None], size=size))(rows)
 
     enlarge(torch.ones(3, 4))
-
-
-@shows("reads-values")
-def address_of_the_memory() -> None:
-    @aotlens.compile(options=EAGER)
-    def aligned(x: Tensor) -> Tensor:
-        return x if x.data_ptr() % 16 == 0 else x.clone()
-
-    aligned(torch.ones(3))

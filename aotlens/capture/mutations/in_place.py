@@ -3,7 +3,7 @@
 Invariant: after a write, every view of the written storage reads the new value.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,7 +21,6 @@ from aotlens.capture.result_fixes import in_place_mask_value, is_random_mask, wi
 from aotlens.capture.storage import Storage, Tracked, ranges_overlap, repeated_dims
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node, op_name
-from aotlens.model.report import Span
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
 
@@ -39,48 +38,23 @@ def calls_per_tensor(
     return [tuple(_item_for(arg, index, len(targets)) for arg in args) for index in range(len(targets))]
 
 
-def record_intermediate_views(recording: Recording, targets: list[Any]) -> None:
-    """Record the views whose grad_fn covers only their own write; call after all writes.
+def reject_intermediate_views(recording: Recording, targets: list[Any]) -> None:
+    """Reject views whose grad_fn covers only their own write, while a later write changes their values.
 
     Eager first advances all versions and then regenerates the grad_fns one by one; so autograd considers such
-    a view up to date although a later write changes its values.
+    a view up to date.
 
     Raises:
-        UnsupportedError: the view is an argument, so the caller would see another grad_fn.
+        UnsupportedError: two of the written tensors overlap, and the first is a view with a gradient.
     """
     if not torch.is_grad_enabled():
         return
     for index, target in enumerate(targets):
-        original = recording.originals.get(id(target), target)
-        if original._base is None or not original._base.requires_grad:
-            continue
-        tracked = recording.tracked(target)
-        later = [
-            other for other in targets[index + 1 :] if recording.tracked(other).storage is tracked.storage
-        ]
-        if any(ranges_overlap(target, other) for other in later):
-            recording.intermediate_views.append((tracked, tracked.storage.version, recording.span))
-            if original is not target or tracked.chain in tracked.storage.overlapping_inputs:
-                _reject_intermediate_view(recording.span)
-
-
-def check_intermediate_views(recording: Recording, results: Iterable[Any]) -> None:
-    """Raise UnsupportedError if such a view, or a view of it, is an output of the function."""
-    for result in results if recording.intermediate_views else ():
-        if not isinstance(result, torch.Tensor) or not result.requires_grad:
-            continue
-        tracked = recording.tracked(result)
-        for tracked_view, version, span in recording.intermediate_views:
-            is_of_it = (
-                tracked.chain[: len(tracked_view.chain)] == tracked_view.chain
-                and tracked.storage is tracked_view.storage
-            )
-            if is_of_it and tracked_view.storage.version == version:
-                _reject_intermediate_view(span)
-
-
-def _reject_intermediate_view(span: Span | None) -> None:
-    raise unsupported("foreach-writes-twice", span)
+        base = recording.originals.get(id(target), target)._base
+        storage = recording.tracked(target).storage
+        later = (other for other in targets[index + 1 :] if recording.tracked(other).storage is storage)
+        if base is not None and base.requires_grad and any(ranges_overlap(target, other) for other in later):
+            raise unsupported("foreach-writes-twice", recording.span)
 
 
 def _item_for(arg: Any, index: int, count: int) -> Any:
@@ -188,7 +162,7 @@ def record_mutation(recording: Recording, call: Write) -> Any:
     if is_foreach and (calls := calls_per_tensor(recording, call.args, targets)):
         for args in calls:
             record_mutation(recording, Write(call.func, call.operator, args, call.kwargs))
-        record_intermediate_views(recording, targets)
+        reject_intermediate_views(recording, targets)
         return targets if call.func._schema.returns else None
     for target in targets:
         check_writable(recording, target, call.func, (call.args, call.kwargs))

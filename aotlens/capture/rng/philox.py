@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.rng.generators import CLONE_STATE
 from aotlens.capture.storage import Storage
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
@@ -185,6 +184,6 @@ def _device_counts(node: Node) -> bool:
 
 def _is_generator(node: Node) -> bool:
     """Return True if the node is the user's own generator: an argument, or a constant one."""
-    if node.op is CLONE_STATE or (node.op is None and node.val is None and node.constant is None):
+    if node.op is None and node.val is None and node.constant is None:
         return True
     return isinstance(node.constant, torch.Generator) and node.constant not in torch.cuda.default_generators

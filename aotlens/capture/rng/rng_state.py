@@ -125,6 +125,10 @@ class RecordedRngState:
         self._clones.append((name, clone, clone.get_state()))
         return node, clone
 
+    def reject_new_generator(self) -> None:
+        """Raise UnsupportedError, since the function creates a generator: each call would need a new one."""
+        raise unsupported("new-generator", self._recording.current_frames().innermost)
+
     def reject_seeding(self) -> None:
         """Raise UnsupportedError if the function changed the state of a generator argument."""
         for name, clone, before in self._clones:

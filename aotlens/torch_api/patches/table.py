@@ -113,7 +113,7 @@ TRACE = Scope(
         Patch(
             Attribute("torch", "Generator"),
             generator_class,
-            "a generator made in the function is part of the trace",
+            "a generator that the function creates is rejected by name",
         ),
         Patch(
             Attribute("torch:ScriptMethod", "__call__"),
@@ -171,17 +171,6 @@ TRACE = Scope(
             "its operator is recorded",
             needs_loaded=True,
         ),
-        Patch(
-            Attribute("torch.nn.modules.batchnorm:_BatchNorm", "forward"),
-            routed("batch_norm"),
-            "with `momentum=None`, it reads the count of batches as a Python number",
-        ),
-        Patch(
-            Attribute("torch", "tensor_split"),
-            routed("tensor_split"),
-            "its kernel reads a tensor of indices from memory",
-        ),
-        Patch(Attribute("torch:Tensor", "tensor_split"), routed("tensor_split"), "the same, as a method"),
         Patch(
             Attribute("triton.runtime.jit:JITFunction", "run"),
             routed("launch_kernel"),

@@ -14,7 +14,6 @@ class TraceHandlers:
 
     rng_state: Any
     """Has the methods of a generator, and those for `torch.cuda`."""
-    note_generator: Callable[[Any], None]
     call_object_method: Callable[..., Any]
     """Takes the torchbind object, the name of the method, arguments and keyword arguments."""
     checkpoint_region: Callable[..., AbstractContextManager[None]]
@@ -31,7 +30,5 @@ class TraceHandlers:
     make_linear_map: Callable[..., Any]
     """Makes the linear map of `torch.func.linearize` from the derivative and tangents."""
     flex_attention_env: Callable[[], Any]
-    batch_norm: Callable[..., Any]
-    """As the three below: takes torch's own function first, then its arguments."""
-    tensor_split: Callable[..., Any]
     launch_kernel: Callable[..., Any]
+    """Takes torch's own function first, then its arguments."""
