@@ -4,8 +4,8 @@ Invariant: after a swap the tensor is tracked on its new storage, and its aliase
 analysis detects a swapped input by comparing its storage with the initial one.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -177,20 +177,17 @@ def _resized(recording: Recording, call: Write) -> Tracked | None:
         return None
     tracked, node = recording.tracked(target), recording.node_of(target)
     tracked.storage.metadata_mutations.append(recording.new_write())
-    old, new = target.numel(), _product(size)
+    old, new = target.numel(), prod(size)
     recording.preserve_values(target)
     node = recording.node_of(target)
     call.func(*call.args, **call.kwargs)
-    if new <= old and node.val.is_contiguous():
-        steps = list(_shrink_steps(old, new, size))
-        chain = (*tracked.chain, *steps)
+    fits = (
+        new <= old if node.val.is_contiguous() else not tracked.chain and _spanned_elements(node.val) >= new
+    )
+    if fits:
+        chain = (*tracked.chain, ViewStep(aten.as_strided.default, (size, _contiguous_strides(size))))
         return Tracked(
             tracked.storage, chain, recording.replay(tracked.storage, chain), tracked.storage.version
-        )
-    if not tracked.chain and _spanned_elements(node.val) >= new:
-        step = ViewStep(aten.as_strided.default, (size, _contiguous_strides(size), 0))
-        return Tracked(
-            tracked.storage, (step,), recording.replay(tracked.storage, (step,)), tracked.storage.version
         )
     made = _enlarged(recording, target, node, (old, new, size))
     if tracked.storage.inputs:
@@ -206,14 +203,6 @@ def _spanned_elements(tensor: Any) -> Any:
     return 0 if tensor.storage_offset() or not tensor.numel() else 1 + sum(steps)
 
 
-def _shrink_steps(old: Any, new: Any, size: list[Any]) -> Iterator[ViewStep]:
-    """Yield the views that select the first elements of a contiguous tensor in other sizes."""
-    yield ViewStep(aten.view.default, ([old],))
-    if new != old:
-        yield ViewStep(aten.slice.Tensor, (0, 0, new))
-    yield ViewStep(aten.view.default, (size,))
-
-
 def _enlarged(recording: Recording, target: Any, node: Node, sizes: tuple[Any, Any, list[Any]]) -> Node:
     """Return an intermediate enlarged: the old elements come first, the rest is uninitialised."""
     old, new, size = sizes
@@ -222,10 +211,3 @@ def _enlarged(recording: Recording, target: Any, node: Node, sizes: tuple[Any, A
         flat = recording.emit(aten.view.default, node, [old])
         made = recording.emit(aten.slice_scatter.default, made, flat, 0, 0, min(old, new))
     return recording.emit(aten.view.default, made, size)
-
-
-def _product(size: list[Any]) -> Any:
-    result: Any = 1
-    for length in size:
-        result = result * length
-    return result
