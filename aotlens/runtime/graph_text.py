@@ -177,7 +177,8 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, binding
     write_operators(builder, names, bindings)
     write_objects(builder, names, bindings)
     constants = {node.name: node for program in programs for node in program.constants()}
-    constants |= {node.name: node for node in returned}
+    saved = [item.node for item in parts.saved_inputs if item.node.constant is not None]
+    constants |= {node.name: node for node in (*returned, *saved)}  # the forward may not contain them
     stay = [
         *returned,
         *(node for node in constants.values() if id(node.constant) in bound_ids or is_of_hook(node)),

@@ -531,3 +531,10 @@ def write_between_every_second_column(x: Tensor) -> Tensor:
     row = x.as_strided((x.size(0),), (1,))
     row.mul_(2)
     return row.sin()
+
+
+@cases(lambda: (plain(4, 4), leaf(4, 4)), "inductor")
+def constant_that_only_the_backward_reads(x: Tensor, y: Tensor) -> Tensor:
+    x.index_put_((torch.tensor([0]),), y[0])
+    x.copy_(y)
+    return y
