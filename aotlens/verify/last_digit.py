@@ -1,8 +1,7 @@
 """Make a call again on inputs that differ in their last digit, to tell rounding from errors.
 
-For calls that cannot be made in double precision (torchao's quantized layers reject it), and for values next
-to a step, which double precision does not explain: a compiled value is a rounding of eager's if eager itself
-moves as far.
+For calls that cannot be made in double precision (torchao's quantized layers reject it): a compiled value is
+a rounding of eager's if eager itself moves as far.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,20 +17,22 @@ from aotlens.verify.observe import Observation
 from aotlens.verify.tensors.clone import Cloner, whole_storage
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies
 
-CALLS = (4, 16)
-"""How often the inputs are changed, the second where the first does not explain all: a value next to a step
-may stay on its side of it in several calls."""
+CALLS = 4
+"""How often the inputs are changed: a value next to a step may stay on its side of it."""
 CHANGED = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
 
-def in_changed_digits(prepared: PreparedCall, call: Callable[..., Any]) -> Iterator[Observation]:
-    """Yield observations of the same call on inputs of which each number is changed by its rounding error, up
-    or down.
+def in_changed_digits(prepared: PreparedCall, call: Callable[..., Any]) -> tuple[Observation, ...]:
+    """Observe the same call on inputs of which each number is changed by its rounding error, up or down.
 
     A callable that holds tensors itself is copied with them, and they change too; for any other, `call` is
     used.  Empty if there is not enough memory.
     """
-    for seed in range(max(CALLS) if is_affordable(prepared) else 0):
+    return tuple(_observations(prepared, call)) if is_affordable(prepared) else ()
+
+
+def _observations(prepared: PreparedCall, call: Callable[..., Any]) -> Iterator[Observation]:
+    for seed in range(CALLS):
         (changed,) = copies(prepared, 1, cloner=partial(LastDigitCloner, seed))
         yield observe_alone(changed, WITHOUT_WRITES, call if changed.fn is prepared.fn else None)
 

@@ -4,9 +4,8 @@ Invariant: each round starts from the same module state, the same random state a
 difference can be examined with that round's arguments alone.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from torch import Tensor
@@ -14,7 +13,7 @@ from torch import Tensor
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.double_precision import WITHOUT_WRITES, in_double
 from aotlens.verify.first_call import observe_alone
-from aotlens.verify.last_digit import CALLS, in_changed_digits
+from aotlens.verify.last_digit import in_changed_digits
 from aotlens.verify.observe import EVERYTHING, Observation, Probe
 from aotlens.verify.rounding import (
     Reference,
@@ -100,36 +99,19 @@ def _round(sides: Sides, prepared: PreparedCall) -> RoundsVerdict:
         verification = replace(verification, nondeterministic=_nondeterminism(sides, prepared, expected))
     in_values = any(difference.max_abs is not None for difference in verification.differences)
     if in_values and not verification.nondeterministic:
-        verification = _without_rounding(verification, (actual, expected), sides, prepared)
+        reference = _reference(sides, prepared, expected)
+        verification = without_rounding_differences(verification, (actual, expected), reference)
     if prepared is not sides.original:
         verification = replace(verification, on_random=True)
     return RoundsVerdict(verification, prepared, expected)
 
 
-def _without_rounding(
-    verification: Verification, seen: tuple[Observation, Observation], sides: Sides, prepared: PreparedCall
-) -> Verification:
-    """Remove differences that double precision explains, then those that changed inputs explain.
-
-    A value next to a step, such as ReLU's, may be rounded to its other side: then gradients are far from
-    those of double precision, and eager's own move as far when its inputs change in their last digit.
-    """
-    for reference in _references(sides, prepared, seen[1]):
-        verification = without_rounding_differences(verification, seen, reference)
-        if all(difference.max_abs is None for difference in verification.differences):
-            break
-    return verification
-
-
-def _references(sides: Sides, prepared: PreparedCall, expected: Observation) -> Iterator[Reference | None]:
-    """Yield what errors are measured from; None where it cannot be had."""
-    called = sides.eager.prepared(prepared)
+def _reference(sides: Sides, prepared: PreparedCall, expected: Observation) -> Reference | None:
+    """Return what errors are measured from: double precision, or eager where that is impossible."""
     numbers = _numbers(sides, prepared) if expected.uses_random else None
-    yield double_reference(expected, in_double(called, sides.eager.call, numbers))
-    calls, changed = in_changed_digits(called, sides.eager.call), list[Observation]()
-    for count in CALLS:
-        changed += islice(calls, count - len(changed))
-        yield last_digit_reference(expected, changed)
+    called = sides.eager.prepared(prepared)
+    reference = double_reference(expected, in_double(called, sides.eager.call, numbers))
+    return reference or last_digit_reference(expected, in_changed_digits(called, sides.eager.call))
 
 
 def _numbers(sides: Sides, prepared: PreparedCall) -> Sequence[Draw]:
