@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import PackageNotFoundError
@@ -41,9 +41,10 @@ def main(words: Sequence[str] | None = None) -> int:
     store = Store(options.results)
     if options.quick:
         return _quick(chosen, store, options)
+    pending = list(chosen) if options.page_only else _pending(chosen, options)
     if not options.page_only:
-        _run_all(_pending(chosen, options), store, options)
-    rows = write_page(store, options)
+        _run_all(pending, store, options)
+    rows = write_page(store, options, {program.name for program in pending})
     if outdated := _outdated(chosen, rows):
         print(
             f"{len(outdated)} rows are of another engine or other libraries; --outdated measures them again"
@@ -165,13 +166,18 @@ def _failures(judged: Judged) -> list[str]:
     return [f"{name}: {check.text}" for name, check in checks.items() if check.state == "fail"]
 
 
-def write_page(store: Store, options: argparse.Namespace) -> dict[str, Row]:
-    """Write the page and its rows as data: measured here, else published; return the rows by program."""
+def write_page(store: Store, options: argparse.Namespace, names: Collection[str] = ()) -> dict[str, Row]:
+    """Write the page and its rows as data, and return the rows by program.
+
+    The stored results of the programs of these names replace published rows; a result of another run may be
+    older than its row.
+    """
     programs = find_programs()
     rows = read_rows(options.rows, programs)
     for program in programs:
         measured = store.get(program)
-        if measured is not None and measured.program_digest == program.digest:
+        is_newer = program.name in names or program.name not in rows
+        if measured is not None and measured.program_digest == program.digest and is_newer:
             judged = judge(program, measured, options.clock)
             rows[program.name] = Row(judged, measured.engine, measured.versions)
     write_rows(options.rows, rows, programs)

@@ -1,4 +1,4 @@
-"""The memory that no edit of a search lowers: what exists during the whole step, and what one call needs.
+"""The memory that edits seldom lower: what exists during the whole step, and what one call needs.
 
 Invariant: the peak of the step is at least this.
 """
@@ -27,20 +27,22 @@ class UndividedCall:
     """The lifetimes of what it reads, writes and allocates."""
 
 
-def is_undivided(func: Any, args: Sequence[Any], node_name: str) -> bool:
+def is_undivided(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node_name: str) -> bool:
     """Return True for batch norm with statistics of the batch, and for a gradient that is added to another.
 
-    `node_name` is the name of the autograd node that runs, if any: `torch::autograd::AccumulateGrad`.
+    `node_name` is the name of the autograd node that calls it itself, not in a hook:
+    `torch::autograd::AccumulateGrad`.
     """
     schema = getattr(func, "_schema", None)
     if schema is None:
         return False
     if node_name.endswith("AccumulateGrad"):
-        return schema.name.startswith("aten::add")
+        return schema.name in ("aten::add", "aten::add_")
     if "batch_norm" not in schema.name:
         return False
-    names = [argument.name for argument in schema.arguments]
-    return any(args[names.index(name)] is True for name in TRAINING_ARGUMENTS if name in names)
+    given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | dict(kwargs)
+    values = {argument.name: argument.default_value for argument in schema.arguments} | given
+    return any(values.get(name) is True for name in TRAINING_ARGUMENTS)
 
 
 def floor_of(

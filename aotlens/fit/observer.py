@@ -142,7 +142,8 @@ class Observer(TorchDispatchMode):
             return NotImplemented  # the wrapper runs the operator on its inner tensors, which are counted
         if is_dynamo_compiling() or is_hidden_from_user_modes():
             return func(*args, **(kwargs or {}))
-        frames = self._enter(user_frames(BACKWARD_CALL))
+        frames_in_backward = user_frames(BACKWARD_CALL)
+        frames = self._enter(frames_in_backward)
         caller = _compiled_caller()
         self.other_phases.graph_runs(None if caller is None else caller.f_code)
         if caller is not None:
@@ -171,16 +172,20 @@ class Observer(TorchDispatchMode):
         if self.workspaces is not None and results and results[0].device.type == "cuda":
             for size_bytes in self.workspaces.added_by(func, args, in_backward()):
                 self._record_internal("library workspace", str(func), size_bytes, frames, "cuda")
-        self._note_undivided(func, args, (*storages, *self._lives_of(results)), frames)
+        is_hook = bool(frames_in_backward.frames)
+        self._note_undivided(
+            (func, args, kwargs or {}), (*storages, *self._lives_of(results)), frames, is_hook
+        )
         return result
 
     def _note_undivided(
-        self, func: Any, args: tuple[Any, ...], storages: tuple[StorageLife, ...], frames: Frames
+        self, call: OperatorCall, storages: tuple[StorageLife, ...], frames: Frames, is_hook: bool
     ) -> None:
-        running = current_autograd_node()
-        if is_undivided(func, args, "" if running is None else running.name()):
+        """Record the call if parts of the batch cannot replace it."""
+        running = None if is_hook else current_autograd_node()
+        if is_undivided(*call, "" if running is None else running.name()):
             moment = self.moments - 1
-            where = FitMoment(self._phase, str(func), frames.innermost, moment)
+            where = FitMoment(self._phase, str(call[0]), frames.innermost, moment)
             self.undivided_calls.append(UndividedCall(moment, where, storages))
 
     def _is_collective(self, func: Any) -> bool:

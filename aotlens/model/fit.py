@@ -345,7 +345,7 @@ class FitPlan:
     remaining: tuple[KindBytes, ...] = ()
     """The bytes at the peak with all edits, the largest first; empty if the target is reached."""
     floor: tuple[KindBytes, ...] = ()
-    """What exists at once whatever is edited, as far as edits were tested; empty likewise."""
+    """What exists at once with all edits: its `floor`; empty likewise."""
     floor_at: FitMoment | None = None
     """The call that needs it; None likewise, or where these are the most gradients at once."""
     remaining_at: FitMoment | None = None
@@ -409,7 +409,7 @@ class Fit:
     """The least time of these operators on the GPU, by its data sheet, one after the other; None without
     one."""
     floor: tuple[KindBytes, ...] = ()
-    """What exists at once and no edit lowers: what is alive during the whole step, and gradients with
+    """What exists at once and edits seldom lower: what is alive during the whole step, and gradients with
     what one call reads and writes that parts of the batch cannot replace."""
     floor_at: FitMoment | None = None
     """That call, such as one of batch norm; None where the most gradients at once need more."""

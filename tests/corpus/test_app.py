@@ -129,6 +129,20 @@ def test_published_rows_fill_the_page_of_another_machine(corpus: list[str], tmp_
     assert corpus == ["first", "second", "first"]
 
 
+def test_an_older_result_of_this_machine_does_not_replace_a_newer_row(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(tmp_path, "--only", "first")
+    monkeypatch.setattr(store, "engine_digest", lambda: "engine 2")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    start(elsewhere, "--only", "first")
+    published = (elsewhere / "rows.json").read_text()
+    (tmp_path / "rows.json").write_text(published)
+    start(tmp_path, "--only", "first")
+    assert (tmp_path / "rows.json").read_text() == published
+
+
 def test_a_changed_program_has_no_published_row(corpus: list[str], tmp_path: Path) -> None:
     start(tmp_path, "--only", "first")
     (tmp_path / "results" / "recipes" / "first.json").unlink()

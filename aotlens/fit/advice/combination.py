@@ -31,14 +31,12 @@ def combined(search: Search, singles: Sequence[Tested], target: Target) -> Teste
 
     Exact edits come before all edits; each time they are added from the cheapest on, then from the one on
     that lowers most, because edits that are cheap may keep others from helping.  At last edits are added that
-    lower nothing alone.  For a target that is out of reach, only that lowest one is looked for.
+    lower nothing alone.
     """
 
     def excess_bytes(tested: Tested) -> int:
         return target.excess_bytes(tested.fit)
 
-    if singles and _least_floor(search) > target.peak_limit(search.base):
-        return _added_up(search, sorted(singles, key=excess_bytes), target)
     exact = [tested for tested in singles if search.is_exact(tested)]
     pools = [exact, singles] if len(exact) < len(singles) else [exact]
     tried: list[Tested] = []
@@ -56,16 +54,6 @@ def combined(search: Search, singles: Sequence[Tested], target: Target) -> Teste
     others.sort(key=excess_bytes)
     additions = [*others, *sorted(singles, key=search.cost)]
     return _extended(search, lowest, additions, target, _joined)
-
-
-def _least_floor(search: Search) -> int:
-    """Return the bytes that exist at once with any combination, if what the edits take off adds up."""
-    floor_bytes = search.base.floor_bytes
-    most: dict[str, int] = {}
-    for tested in (*search.usable(), *search.usable_others()):
-        group = tested.chosen[0].group
-        most[group] = max(most.get(group, 0), floor_bytes - tested.fit.floor_bytes)
-    return floor_bytes - sum(most.values())
 
 
 def _added_up(search: Search, order: Sequence[Tested], target: Target) -> Tested:

@@ -206,7 +206,6 @@ def _plan_of(search: Search, combination: Tested, target: Target) -> FitPlan:
     originals = {file: search.script.texts[file] for file in combination.texts}
     judgement = search.judgement(combination)
     is_reached = target.is_reached(combination.fit)
-    lowest = min((*search.fits(), combination.fit), key=lambda fit: fit.floor_bytes)
     return FitPlan(
         target.size_bytes,
         target.bytes_of(combination.fit),
@@ -219,8 +218,8 @@ def _plan_of(search: Search, combination: Tested, target: Target) -> FitPlan:
         judgement.outcome or "not tested",
         judgement.text,
         () if is_reached else combination.fit.by_kind,
-        () if is_reached else lowest.floor,
-        None if is_reached else lowest.floor_at,
+        () if is_reached else combination.fit.floor,
+        None if is_reached else combination.fit.floor_at,
         None if is_reached else combination.fit.at,
     )
 

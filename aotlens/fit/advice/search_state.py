@@ -86,10 +86,6 @@ class Search:
         """Return the same of those that lower nothing alone."""
         return self._not_rejected(self.others)
 
-    def fits(self) -> list[Fit]:
-        """Return the runs of the script without edits and with each edit that is not rejected."""
-        return [self.base, *(tested.fit for tested in (*self.usable(), *self.usable_others()))]
-
     def _not_rejected(self, each: list[Tested]) -> list[Tested]:
         rejected = [proposal for proposal in self.proposals if proposal.title in self.rejected]
         series = {proposal.series for proposal in rejected if proposal.series}

@@ -104,7 +104,8 @@ def plan_lines(plan: FitPlan) -> Iterator[str]:
         yield f"  at the peak{where} remain {_kinds_words(plan.remaining)}"
         if plan.floor_bytes > plan.target_bytes:
             needed = "" if plan.floor_at is None else f" ({moment_words(plan.floor_at)})"
-            yield f"  out of reach: no edit lowers {floor_words(plan.floor)}, which exist at once{needed}"
+            edited = " with these edits" if plan.titles else ""
+            yield f"  out of reach: {floor_words(plan.floor)} exist at once{edited}{needed}"
 
 
 def floor_words(floor: Sequence[KindBytes]) -> str:

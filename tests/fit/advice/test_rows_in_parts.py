@@ -154,9 +154,18 @@ def test_compiling_one_by_one_goes_into_what_has_lists_and_sequences() -> None:
     decoder.blocks = torch.nn.ModuleList([block, torch.nn.Linear(2, 2)])
     model.decoder, model.stem = decoder, torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
     model.head = torch.nn.Linear(2, 2)
-    assert namespace["compile_blocks"](model, backend="eager") is model
-    compiled = [name for name, child in model.named_modules() if child._compiled_call_impl is not None]
-    assert compiled == ["decoder.blocks.0", "decoder.blocks.1", "stem.0", "stem.1", "head"]
+    model.towers = torch.nn.ModuleDict({"left": torch.nn.Linear(2, 2)})
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    assert namespace["compile_blocks"](model, backend=backend, dynamic=False) is model
+    compiled = [name for name, child in model.named_modules() if "forward" in vars(child)]
+    assert compiled == ["decoder.blocks.0", "decoder.blocks.1", "stem.0", "stem.1", "head", "towers.left"]
+    model.stem(torch.ones(3, 2))
+    assert len(graphs) == 2, "one for each module of the sequence"
 
 
 def test_reentrant_checkpoints_become_others() -> None:

@@ -65,7 +65,7 @@ def test_a_target_below_the_parameters_says_how_close_it_gets(tmp_path: Path) ->
     assert ended.code == 1, ended.err
     assert "Target 1.0 KiB is not reached" in ended.out
     assert "the least that was found" in ended.out
-    assert "  out of reach: no edit lowers " in ended.out
+    assert "  out of reach: " in ended.out
     assert "aotlens: nothing is written: the target is not reached; --target " in ended.err
     assert (tmp_path / "train.py").read_text() == WITHOUT_A_MODEL
 

@@ -22,12 +22,12 @@ NAME = "compile_blocks"
 FUNCTION = f'''
 def {NAME}(model, **options):
     """Compile the modules of a model one by one, instead of the whole model, and return it."""
+    lists = torch.nn.ModuleList, torch.nn.ModuleDict
     for child in model.children():
-        has_list = any(isinstance(each, torch.nn.ModuleList) for each in child.modules())
-        if has_list or isinstance(child, torch.nn.Sequential):
+        if isinstance(child, torch.nn.Sequential) or any(isinstance(each, lists) for each in child.modules()):
             {NAME}(child, **options)
-        else:
-            child.compile(**options)
+        else:  # not `child.compile()`, which compiles nothing for torch's own modules
+            child.forward = torch.compile(child.forward, **options)
     return model
 '''
 
