@@ -50,7 +50,7 @@ def floor_of(
     calls: Iterable[UndividedCall] = (),
     allocation_of: Mapping[int, FitAllocation] = MappingProxyType({}),
 ) -> tuple[tuple[KindBytes, ...], FitMoment | None]:
-    """Return what exists at once whatever is edited, by kind, and the call that needs it.
+    """Return what exists at once, by kind, and the call that needs it.
 
     Without such a call these are the most gradients at once; `allocation_of` has the allocations by the `id`
     of the lifetimes.

@@ -5,7 +5,7 @@
 The peaks without and with the edits are also measured, as `fit_table.py` does, the latter from a copy beside
 the script.  A script counts as reached if with the edits the predicted peak is at most 75 % of the predicted
 one, the measured peak at most 75 % of the measured one, and its training is equal.  Scripts of which more
-than 75 % exists at once, whatever is edited, are listed apart: they need another model or optimizer.
+than 75 % exists at once with the edits that were found, are listed apart: they need another model or optimizer.
 With SCRIPT, the page keeps the rows of the others.
 
 Results are in `build/fit-advice`, one file per script, so that a stopped run goes on; they count for the same
@@ -50,7 +50,7 @@ from scripts.fit.cpu_table import (
 BEGIN, END = "<!-- written by scripts/fit/advice_table.py -->", "<!-- end of the table of advice -->"
 RESULTS = ROOT / "build" / "fit-advice"
 SHARE = 0.75
-OUT_OF_REACH = "out of reach, because more than 75 % exists at once whatever is edited"
+OUT_OF_REACH = "out of reach, because more than 75 % exists at once with the edits that were found"
 SECONDS = 300
 COPY = "advised_copy_of_"
 REACHED, MISSED = "yes", "no"
@@ -67,7 +67,7 @@ class Row:
     """The digest of the source that made the plan."""
     peak: int = 0
     floor: int = 0
-    """What exists at once whatever is edited; 0 if the target is reached."""
+    """What exists at once with the edits that were found; 0 if the target is reached."""
     target: int = 0
     predicted: int = 0
     """The predicted peak with the edits."""
