@@ -40,8 +40,8 @@ def is_undivided(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node
         return schema.name in ("aten::add", "aten::add_")
     if "batch_norm" not in schema.name:
         return False
-    given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | dict(kwargs)
-    values = {argument.name: argument.default_value for argument in schema.arguments} | given
+    passed = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | dict(kwargs)
+    values = {argument.name: argument.default_value for argument in schema.arguments} | passed
     return any(values.get(name) is True for name in TRAINING_ARGUMENTS)
 
 

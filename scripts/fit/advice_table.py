@@ -5,7 +5,8 @@
 The peaks without and with the edits are also measured, as `fit_table.py` does, the latter from a copy beside
 the script.  A script counts as reached if with the edits the predicted peak is at most 75 % of the predicted
 one, the measured peak at most 75 % of the measured one, and its training is equal.  Scripts of which more
-than 75 % exists at once with the edits that were found, are listed apart: they need another model or optimizer.
+than 75 % exists at once with the edits that were found are listed apart: they need another model or
+optimizer.
 With SCRIPT, the page keeps the rows of the others.
 
 Results are in `build/fit-advice`, one file per script, so that a stopped run goes on; they count for the same
