@@ -143,7 +143,7 @@ def _negligible_note(rounded: Sequence[_Rounded]) -> str:
 
 def _note(rounded: Sequence[_Rounded], reference: Reference) -> str:
     """Return one sentence about all rounding differences, with the largest one and eager's error."""
-    difference, ours, eagers = max(rounded, key=lambda entry: entry[1] / (entry[2] or entry[1]))
+    difference, ours, eagers = max(rounded, key=lambda entry: entry[1] / (entry[2] or entry[1] or 1.0))
     what = f"{difference.kind} of {difference.name}"
     if not reference.is_double:
         others = f" ({len(rounded) - 1} more values by less of it)" if len(rounded) > 1 else ""

@@ -1,6 +1,7 @@
 """Which differences from eager are rounding."""
 
 from dataclasses import replace
+from math import inf, nan
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from aotlens.verify.last_digit import in_changed_digits
 from aotlens.verify.observe import Observation, TensorFacts
 from aotlens.verify.rounding import double_reference, last_digit_reference, without_rounding_differences
 from aotlens.verify.tensors.prepared_call import prepare_call
+from aotlens.verify.tensors.values import same_non_finite
 
 
 def _judged(
@@ -146,3 +148,10 @@ def test_a_function_without_steps_explains_no_larger_error() -> None:
     reference = last_digit_reference(eager, in_changed_digits(called, torch.sin))
     assert reference is not None
     assert max(reference.eagers_errors.values()) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("ours", "is_same"), [([1.0, inf, nan], True), ([1.0, -inf, nan], False), ([inf, inf, nan], False)]
+)
+def test_infinities_have_a_sign(ours: list[float], is_same: bool) -> None:
+    assert same_non_finite(torch.tensor(ours), torch.tensor([2.0, inf, nan])) is is_same

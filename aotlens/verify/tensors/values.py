@@ -128,13 +128,12 @@ def close(actual: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
 
 
 def same_non_finite(actual: Tensor, expected: Tensor) -> bool:
-    """Return True if NaN and infinities are at the same elements; `error_between` ignores them."""
+    """Return True if the same elements are NaN, or infinite with the same sign: `error_between` skips these."""
     if shape_of(actual) != shape_of(expected):
         return False
     other, true = as_dense_double(actual), as_dense_double(expected)
-    return torch.equal(torch.isnan(other), torch.isnan(true)) and torch.equal(
-        torch.isinf(other), torch.isinf(true)
-    )
+    infinities, expected_infinities = (torch.where(torch.isinf(each), each, 0.0) for each in (other, true))
+    return torch.equal(torch.isnan(other), torch.isnan(true)) and torch.equal(infinities, expected_infinities)
 
 
 def same_values(left: Tensor, right: Tensor) -> bool:
