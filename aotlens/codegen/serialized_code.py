@@ -29,13 +29,13 @@ __all__ = ["Library", "SerializedCode", "load_code", "serialize_code"]
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A compiled C++ kernel."""
+    """Compiled C++ kernels in one file."""
 
-    kernel: str
-    """The digest of its argument types and its source."""
     path: str
     """Its path within Inductor's folder."""
     data: bytes
+    functions: dict[str, str]
+    """The name of each kernel's function in it, by the digest of the kernel's argument types and source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,16 @@ def load_code(code: SerializedCode, config: dict[str, Any]) -> Callable[[list[An
 
     Raises OSError where that is impossible.
     """
-    folder, paths = Path(inductor_folder()).resolve(), dict[str, str]()
+    folder, functions = Path(inductor_folder()).resolve(), dict[str, tuple[str, str]]()
     for library in code.libraries:
         path = (folder / library.path).resolve()
         if not path.is_relative_to(folder):
             raise OSError(f"{library.path} is no place within {folder}")
         _put(path, library.data)
-        paths[library.kernel] = str(path)
+        functions |= {kernel: (str(path), name) for kernel, name in library.functions.items()}
 
-    def find(types: list[str], text: str) -> str | None:
-        return paths.get(digest(*types, text))
+    def find(types: list[str], text: str) -> tuple[str, str] | None:
+        return functions.get(digest(*types, text))
 
     with patched(PRECOMPILED_KERNELS, find), inductor_config_patch(config):
         return code.adapter.code(as_boxed(load_inductor_code(code.pickled)))
@@ -85,12 +85,16 @@ def load_code(code: SerializedCode, config: dict[str, Any]) -> Callable[[list[An
 def _libraries(code: Any) -> Iterator[Library]:
     """Yield the compiled libraries that the generated module loaded."""
     folder = Path(inductor_folder()).resolve()
-    names = inductor_module_globals(code) or {}
+    names: dict[str, Any] = inductor_module_globals(code) or {}
+    functions: dict[Path, dict[str, str]] = {}
     for name, kernel in _definitions(code.source_code):
-        file = getattr(getattr(names.get(name), "__self__", None), "__file__", None)
-        path = Path(file).resolve() if isinstance(file, str) else folder
-        if path != folder and path.is_relative_to(folder):
-            yield Library(kernel, str(path.relative_to(folder)), path.read_bytes())
+        function: Any = names.get(name)
+        file = getattr(getattr(function, "__self__", None), "__file__", None)
+        if isinstance(file, str):
+            functions.setdefault(Path(file).resolve(), {})[kernel] = function.__name__
+    for path, names_in_it in functions.items():
+        if path.is_relative_to(folder):
+            yield Library(str(path.relative_to(folder)), path.read_bytes(), names_in_it)
 
 
 def _definitions(source: str) -> Iterator[tuple[str, str]]:

@@ -1,9 +1,9 @@
 """The code that Inductor generated: its globals, its pickled form, its kernels."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
+from aotlens.torch_api.inductor.kernel_groups import kernel_function
 from aotlens.torch_api.patches.scopes import Current
 
 __all__ = [
@@ -57,21 +57,17 @@ def load_inductor_code(pickled: bytes) -> Any:
 
 
 def cpp_pybinding(original: Callable[..., Any], current: Current) -> Any:
-    """How the text that Inductor generated gets a C++ kernel: from the file `handler(argtypes, source)`.
+    """How the text that Inductor generated gets a C++ kernel: from the library and by the name that
+    `handler(argtypes, source)` returns.
 
     Where that returns None, the kernel is compiled.  Inductor itself would first try out what the compiler
     and the processor can do, which takes seconds.
     """
 
     def load_kernel(self: Any, argtypes: list[str], source_code: str) -> Any:
-        from torch._inductor.codecache import CppPythonBindingsCodeCache
-
         find = current()
-        path = None if find is None else find(argtypes, source_code)
-        if path is None:
-            return original(self, argtypes, source_code)
-        library: Any = CppPythonBindingsCodeCache._load_library(path, os.path.basename(path).split(".")[0])
-        return library.kernel
+        library = None if find is None else find(argtypes, source_code)
+        return original(self, argtypes, source_code) if library is None else kernel_function(*library)
 
     return load_kernel
 

@@ -9,6 +9,7 @@ from aotlens.torch_api.dynamo.listener import DYNAMO_EVENTS, HOOKS
 from aotlens.torch_api.dynamo.state import call_without_events, create_proxy, keep_hidden, wrap_compiled
 from aotlens.torch_api.fake.kernels import grouped_mm, own_results, view
 from aotlens.torch_api.gpu import triton_target
+from aotlens.torch_api.inductor.kernel_groups import build_groups, queue_kernel
 from aotlens.torch_api.inductor.linker import link_with_gold
 from aotlens.torch_api.inductor.lowerings import (
     codegen_comment,
@@ -159,6 +160,16 @@ INDUCTOR = Scope(
             link_with_gold,
             "the usual linker takes a third of the time that a kernel for the CPU takes to build",
             is_optional=True,
+        ),
+        Patch(
+            Attribute("torch._inductor.async_compile:AsyncCompile", "cpp_pybinding"),
+            queue_kernel,
+            "a library for each kernel takes most of its time for what is the same in all",
+        ),
+        Patch(
+            Attribute("torch._inductor.async_compile:AsyncCompile", "wait"),
+            build_groups,
+            "the kernels of a graph are built in groups",
         ),
     ),
 )

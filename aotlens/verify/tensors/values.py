@@ -128,7 +128,10 @@ def close(actual: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
 
 
 def same_non_finite(actual: Tensor, expected: Tensor) -> bool:
-    """Return True if the same elements are NaN, or infinite with the same sign: `error_between` skips these."""
+    """Return True if the same elements are NaN or infinite, with the same sign.
+
+    `error_between` skips these elements.
+    """
     if shape_of(actual) != shape_of(expected):
         return False
     other, true = as_dense_double(actual), as_dense_double(expected)
