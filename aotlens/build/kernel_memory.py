@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from aotlens.ir.program import Node
-from aotlens.torch_api.operators import packs_half_products
+from aotlens.torch_api.operators import packs_products
 
 
 def number(size: Any) -> int:
@@ -230,10 +230,10 @@ def _promoted(node: Node) -> int:
 def _product(node: Node) -> int:
     """Return the bytes of copies of matrices without contiguous rows or columns, one of a batch at a time."""
     matrices = [operand for operand in _operands(node) if operand.ndim >= 2]
-    if matrices[-1].dtype is torch.bfloat16:
-        return _tiles(*matrices[-2:])
-    if matrices[-1].dtype is torch.float16 and packs_half_products():
-        return _widened_tiles(*matrices[-2:])
+    dtype = matrices[-1].dtype
+    if dtype in (torch.bfloat16, torch.float16) and packs_products(dtype):
+        tiles = _tiles if dtype is torch.bfloat16 else _widened_tiles
+        return tiles(*matrices[-2:])
     return sum(_matrix_bytes(operand) for operand in matrices if not _has_unit_stride(operand))
 
 

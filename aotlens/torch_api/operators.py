@@ -26,16 +26,20 @@ __all__ = [
     "has_composite_kernel",
     "has_view_tracking_kernel",
     "operator_name",
-    "packs_half_products",
+    "packs_products",
     "python_dispatcher",
     "pytree",
     "qualified_name",
 ]
 
 
-def packs_half_products() -> bool:
-    """Return True if oneDNN computes products of float16 on this CPU."""
-    return bool(torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_fp16_supported())
+def packs_products(dtype: torch.dtype) -> bool:
+    """Return True if oneDNN computes matrix products of this 16-bit dtype on this CPU."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    operators = torch.ops.mkldnn
+    is_half = dtype is torch.float16
+    return bool((operators._is_mkldnn_fp16_supported if is_half else operators._is_mkldnn_bf16_supported)())
 
 
 assert_size_stride: Callable[..., None] = torch._C._dynamo.guards.assert_size_stride
