@@ -28,7 +28,7 @@ CASES = (
     Case(
         "python-random",
         "a function that uses random numbers from `{name}`, the same ones at every call",
-        "draw with torch (`torch.rand(())`), or outside, and pass the number in",
+        "get the number from torch (`torch.rand(())`), or outside, and pass it in",
     ),
     Case(
         "iterator",

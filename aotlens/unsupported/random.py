@@ -16,8 +16,8 @@ CASES = (
     ),
     Case(
         "new-seed",
-        "a seed that is drawn inside the function (`torch.seed`)",
-        "draw it outside",
+        "a random seed that is chosen inside the function (`torch.seed`)",
+        "choose it outside",
     ),
     Case(
         "initial-seed",

@@ -272,7 +272,7 @@ def drawn_from_the_state_of_an_argument(x: Tensor, state: Tensor) -> Tensor:
 
 @cases(lambda: (leaf(5, 4),), refused="new-generator")
 def generator_made_inside(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Seeded at each call; the second draw goes on where the first ended."""
+    """Seeded at each call; the second random numbers follow the first."""
     own = torch.Generator()
     own.manual_seed(3)
     return x * torch.rand(4, generator=own), x + torch.rand(4, generator=own)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 
 from aotlens.fit.advice.edits.block_compilation import FUNCTION as COMPILE_BLOCKS
@@ -107,11 +108,12 @@ def test_a_checkpoint_is_made_for_one_part_after_the_other() -> None:
     ]
 
 
-def test_random_numbers_are_drawn_for_all_rows_at_once() -> None:
-    text = TEXT.replace("# harder with each epoch", "draws = torch.rand_like(x)")
-    text = text.replace("-distances, -1", "draws - distances, -1")
+@pytest.mark.parametrize("random", ["torch.rand_like(x)", "self.drop(x)", "attention(x, dropout_p=0.1)"])
+def test_random_numbers_are_those_of_all_rows(random: str) -> None:
+    text = TEXT.replace("# harder with each epoch", f"jitter = {random}")
+    text = text.replace("-distances, -1", "jitter - distances, -1")
     (line,) = edited(f"Compute `weights` in `Codebook.forward` {HOW}", text)[-1:]
-    value = "lambda distances, draws: torch.softmax(draws - distances, -1), distances, draws"
+    value = "lambda distances, jitter: torch.softmax(jitter - distances, -1), distances, jitter"
     assert line == f"        weights = checkpoint_in_parts({value})"
 
 
@@ -174,7 +176,9 @@ def test_reentrant_checkpoints_become_others() -> None:
 
 
 def test_checkpoints_without_random_numbers_save_no_state_of_generators() -> None:
-    title = "Let the checkpoints save no state of random number generators, because they draw no numbers"
+    title = (
+        "Let the checkpoints save no state of random number generators, because they use no random numbers"
+    )
     assert edited(title) == [
         "        x = checkpoint(self.first, x, use_reentrant=True, preserve_rng_state=False)"
     ]

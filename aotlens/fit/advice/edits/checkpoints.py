@@ -106,7 +106,7 @@ def _in_more_segments(source: Source, call: ast.Call) -> Proposal | None:
 
 
 def _without_random_state(source: Source) -> Proposal | None:
-    """Return the edit of all checkpoints of a file, which is equal where they draw no random numbers."""
+    """Return the edit of all checkpoints of a file, which is equal where they use no random numbers."""
     calls = [
         call
         for call in _checkpoint_calls(source)
@@ -115,7 +115,9 @@ def _without_random_state(source: Source) -> Proposal | None:
     is_nested = any(other is not call and other in ast.walk(call) for call in calls for other in calls)
     if is_nested:
         return None
-    title = "Let the checkpoints save no state of random number generators, because they draw no numbers"
+    title = (
+        "Let the checkpoints save no state of random number generators, because they use no random numbers"
+    )
     edits = [
         source.replace(call, add_keywords(source.code(call), {"preserve_rng_state": "False"}))
         for call in calls

@@ -34,14 +34,18 @@ NAME = "checkpoint_in_parts"
 PARTS = 4
 FUNCTION = f'''
 def {NAME}(function, *tensors, parts={PARTS}):
-    """Call a function of rows, which draws no random numbers, with checkpointed parts; return all rows."""
+    """Call a function of rows, which uses no random numbers, with checkpointed parts; return all rows."""
     options = {{"use_reentrant": False, "preserve_rng_state": False}}
     chunks = zip(*(tensor.chunk(parts) for tensor in tensors))
     return torch.cat([torch.utils.checkpoint.checkpoint(function, *chunk, **options) for chunk in chunks])
 '''
 MOST_SEGMENTS = 4
 MOST_STATEMENTS = 8
-DRAWS = re.compile(r"\b(rand\w*|dropout\w*|bernoulli_?|multinomial|(log_)?normal_?|uniform_|exponential_)\(")
+RANDOM = re.compile(
+    r"\b(rand\w*|\w*drop(out)?\w*|bernoulli_?|multinomial|(log_)?normal_?|uniform_|exponential_|poisson"
+    r"|gumbel_softmax|rrelu_?)\(|dropout_p\s*="
+)
+"""A call that uses random numbers: names of torch's functions, and usual names of dropout layers."""
 HOW = f"in {PARTS} parts of the rows, each checkpointed"
 
 
@@ -146,8 +150,8 @@ def _forwards(source: Source, site: Site) -> Iterator[Function]:
 
 
 def _is_no_part(text: str) -> bool:
-    """Return True for a text with a checkpoint, a value for Python, or numbers that are drawn once."""
-    return "checkpoint" in text or ".item()" in text or DRAWS.search(text) is not None
+    """Return True for a text with a checkpoint, a value for Python, or random numbers, which would differ."""
+    return "checkpoint" in text or ".item()" in text or RANDOM.search(text) is not None
 
 
 def _needed(source: Source, function: Function, last: ast.Assign) -> tuple[ast.Assign, ...]:
