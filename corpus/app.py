@@ -46,9 +46,7 @@ def main(words: Sequence[str] | None = None) -> int:
         _run_all(pending, store, options)
     rows = write_page(store, options, {program.name for program in pending})
     if outdated := _outdated(chosen, rows):
-        print(
-            f"{len(outdated)} rows are of another engine or other libraries; --outdated measures them again"
-        )
+        print(f"rows of another engine or other libraries: {len(outdated)}; --outdated measures them again")
     failures = {
         program.name: _failures(rows[program.name].judged) for program in chosen if program.name in rows
     }

@@ -99,9 +99,7 @@ def page(
     if len(rows) < len(programs):
         state += f" `not run` marks the other {len(programs) - len(rows)}; the targets say nothing of them."
     if outdated:
-        state += (
-            f" {outdated} rows were measured with an earlier state of the engine, or with other libraries."
-        )
+        state += f" Rows measured with an earlier state of the engine, or with other libraries: {outdated}."
     if unmeasured:
         state += (
             f" {unmeasured} do not run under torch.compile as installed here, so the targets leave them out."

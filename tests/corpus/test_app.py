@@ -84,7 +84,7 @@ def test_a_failure_with_a_reason_does_not_fail_the_run(
 def test_a_row_of_another_engine_is_outdated_and_one_of_another_program_does_not_count(
     corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outdated = "1 rows are of another engine or other libraries; --outdated measures them again"
+    outdated = "rows of another engine or other libraries: 1; --outdated measures them again"
     start(tmp_path, "--only", "first")
     assert outdated not in capsys.readouterr().out
     monkeypatch.setattr(store, "engine_digest", lambda: "engine 2")

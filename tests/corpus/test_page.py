@@ -44,7 +44,7 @@ def test_a_program_that_was_run_and_one_that_was_not() -> None:
 
 def test_rows_of_an_earlier_engine_are_counted() -> None:
     text = page([PROGRAM], {PROGRAM.name: judge(PROGRAM, measured())}, {}, "cpu", outdated=1)
-    assert "1 rows were measured with an earlier state of the engine, or with other libraries." in text
+    assert "Rows measured with an earlier state of the engine, or with other libraries: 1." in text
 
 
 def test_a_failing_row_asks_for_its_reason() -> None:
