@@ -20,7 +20,7 @@ def analyse(captured: Captured, builder: Builder, keep_mutations: bool) -> ViewA
     adding = builder.adding("analysis", "an output or an input, regenerated after a write")
     with builder.fake_mode, adding:
         bases = Bases(captured)
-        storage_swaps = StorageSwaps(captured, bases)
+        storage_swaps = StorageSwaps(captured, builder, bases)
         inputs = analyse_inputs(captured, builder, keep_mutations, storage_swaps)
         outputs = analyse_outputs(captured, builder, storage_swaps, bases)
     changed = captured.grad_mode_after if captured.grad_mode_after != captured.grad_enabled else None

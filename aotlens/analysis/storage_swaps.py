@@ -9,10 +9,12 @@ import torch
 
 from aotlens.analysis.bases import Bases
 from aotlens.analysis.records import BaseInfo, InputBase, StorageSwap
+from aotlens.capture.builder import Builder
 from aotlens.capture.events import EventKind
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import view_base
+from aotlens.capture.subclasses import value_of
 from aotlens.model.report import Span
 from aotlens.torch_api.autograd import has_version_counter
 from aotlens.unsupported import unsupported
@@ -69,9 +71,10 @@ def check_version_counters(captured: Captured) -> None:
 class StorageSwaps:
     """The storage swaps of one captured function; hidden outputs carry the new storages."""
 
-    def __init__(self, captured: Captured, bases: Bases) -> None:
+    def __init__(self, captured: Captured, builder: Builder, bases: Bases) -> None:
         check_version_counters(captured)
         self._captured = captured
+        self._builder = builder
         self._bases = bases
         self.by_input: dict[int, StorageSwap] = {}
         for index, captured_input in enumerate(captured.inputs):
@@ -93,8 +96,18 @@ class StorageSwaps:
             )
         base = self._bases.of(storage)
         if base is None:
-            base = self._bases.hide(BaseInfo(storage.base, self._differentiable(storage)), storage)
-        return StorageSwap(base, tracked.chain)
+            tensor = self._differentiable(storage)
+            value = storage.base if tensor is None else value_of(self._builder, tensor)
+            base = self._bases.hide(BaseInfo(value, tensor), storage)
+        tensor = self._bases.tensor(base)
+        start = () if tensor is None else self._captured.recorded.tracked(tensor).chain
+        if tracked.chain[: len(start)] != start:
+            raise unsupported(
+                "geometry-change-after-storage-swap",
+                storage.metadata_mutations[-1].origin.location.innermost,
+                input=captured_input.slot.name,
+            )
+        return StorageSwap(base, tracked.chain[len(start) :])
 
     def _differentiable(self, storage: StorageState) -> Any:
         """Return the storage's first tensor if an output with a gradient is on the storage; else None."""

@@ -33,6 +33,12 @@ CASES = (
         "assign to a tensor that is no view, or return a clone",
     ),
     Case(
+        "geometry-change-after-storage-swap",
+        "an output with a gradient on the storage that `{input}` gets (`.data`, `set_`), whose "
+        "base gets other sizes or strides in place after that",
+        "make the change on another view (`x = x.t()`), or return a clone",
+    ),
+    Case(
         "input-view-before-detach",
         "a view of `{input}` that is taken before `{input}` is detached in place",
         "use `detach`, or take the view after that",

@@ -538,3 +538,19 @@ def constant_that_only_the_backward_reads(x: Tensor, y: Tensor) -> Tensor:
     x.index_put_((torch.tensor([0]),), y[0])
     x.copy_(y)
     return y
+
+
+@cases(lambda: (plain(3, 4), leaf(3, 4)), "dynamic")
+def other_memory_whose_base_is_transposed_in_place(x: Tensor, y: Tensor) -> Tensor:
+    hidden = y.sin()
+    view = hidden.t()
+    hidden.t_()
+    x.data = hidden
+    return view
+
+
+@cases(lambda: (plain(3, 4), leaf(3, 4)), refused="geometry-change-after-storage-swap")
+def transposed_in_place_after_another_took_its_memory(x: Tensor, y: Tensor) -> Tensor:
+    hidden = y.sin()
+    x.data = hidden
+    return hidden.t_()
