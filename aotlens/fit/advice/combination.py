@@ -31,7 +31,7 @@ def combined(search: Search, singles: Sequence[Tested], target: Target) -> Teste
 
     Exact edits come before all edits; each time they are added from the cheapest on, then from the one on
     that lowers most, because edits that are cheap may keep others from helping.  At last edits are added that
-    lower nothing alone.
+    lower nothing alone.  Where the target is out of reach, edits are added once, those that lower most first.
     """
 
     def excess_bytes(tested: Tested) -> int:
@@ -39,6 +39,9 @@ def combined(search: Search, singles: Sequence[Tested], target: Target) -> Teste
 
     exact = [tested for tested in singles if search.is_exact(tested)]
     pools = [exact, singles] if len(exact) < len(singles) else [exact]
+    if _is_out_of_reach(search, [*singles, *search.usable_others()], target):
+        lowers_most = sorted(singles, key=excess_bytes)
+        return _added_up(search, lowers_most, target) if lowers_most else None
     tried: list[Tested] = []
     for pool in filter(None, pools):
         cheapest = sorted(pool, key=lambda tested: (search.cost(tested), excess_bytes(tested)))
@@ -54,6 +57,16 @@ def combined(search: Search, singles: Sequence[Tested], target: Target) -> Teste
     others.sort(key=excess_bytes)
     additions = [*others, *sorted(singles, key=search.cost)]
     return _extended(search, lowest, additions, target, _joined)
+
+
+def _is_out_of_reach(search: Search, tested: Sequence[Tested], target: Target) -> bool:
+    """Return True if what exists at once exceeds the target, less all that the edits take from it alone."""
+    floor_bytes = search.base.floor_bytes
+    lowered: dict[str, int] = {}
+    for each in tested:
+        group = each.chosen[0].group
+        lowered[group] = max(lowered.get(group, 0), floor_bytes - each.fit.floor_bytes)
+    return floor_bytes - sum(lowered.values()) > target.size_bytes
 
 
 def _added_up(search: Search, order: Sequence[Tested], target: Target) -> Tested:

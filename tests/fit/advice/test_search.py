@@ -48,6 +48,9 @@ class InventedTrials:
     together: dict[tuple[str, str], int] = field(default_factory=dict)
     """What two edits save beside what each saves alone."""
     trained: list[str] = field(default_factory=list)
+    floor_bytes: int = 0
+    """What exists at once, with every edit."""
+    ran: list[str] = field(default_factory=list)
 
     def names(self) -> NamesOutcome:
         return NAMES
@@ -62,7 +65,11 @@ class InventedTrials:
     def fit(self, texts: Mapping[str, str]) -> Fit:
         text = texts["train.py"]
         more = sum(saved for parts, saved in self.together.items() if all(part in text for part in parts))
-        return fit_of(text, more)
+        self.ran.append(text)
+        return self.with_floor(fit_of(text, more))
+
+    def with_floor(self, fit: Fit) -> Fit:
+        return replace(fit, floor=(KindBytes("parameter", self.floor_bytes),))
 
     def train(
         self,
@@ -84,7 +91,8 @@ def advised(target_bytes: int | None, different: str = "no text", *, is_whole: b
 def advised_by(trials: InventedTrials, target_bytes: int | None, is_whole: bool = False) -> Advised:
     target = None if target_bytes is None else Target(target_bytes)
     texts = {"train.py": TEXT}
-    return advise(cast("Trials", trials), texts, fit_of(TEXT), Goal(target, is_whole), lambda line: None)
+    base = trials.with_floor(fit_of(TEXT))
+    return advise(cast("Trials", trials), texts, base, Goal(target, is_whole), lambda line: None)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +127,15 @@ def test_an_edit_that_lowers_nothing_alone_may_lower_the_peak_beside_others() ->
     assert plan is not None
     assert plan.is_reached
     assert any("segments" in title for title in plan.titles)
+
+
+def test_a_target_out_of_reach_is_tried_in_one_order() -> None:
+    searches = [InventedTrials(floor_bytes=floor_bytes) for floor_bytes in (12, 13)]
+    plans = [advised_by(trials, 12).plan for trials in searches]
+    assert plans[0] is not None
+    assert plans[1] is not None
+    assert plans[1].peak_bytes == plans[0].peak_bytes
+    assert len(searches[1].ran) < len(searches[0].ran)
 
 
 def test_a_target_counts_the_excess_of_every_line_of_a_phase() -> None:
