@@ -55,19 +55,23 @@ def _wider(value: Any) -> Any:
 
 
 def in_double(
-    prepared: PreparedCall, call: Callable[..., Any], numbers: Sequence[Draw] | None = None
+    prepared: PreparedCall,
+    call: Callable[..., Any],
+    numbers: Sequence[Draw] | None = None,
+    state: Sequence[Tensor] = (),
 ) -> Observation | None:
     """Observe the same call in double precision; None if it needs too much memory or cannot be made.
 
     A callable that holds tensors itself is copied with them; for any other, `call` is used.  `numbers` are
-    the random numbers that it draws in its own precision; None if it draws none.
+    the random numbers that it draws in its own precision; None if it draws none.  The `state` tensors are
+    restored afterwards.
     """
     wide = copy_in_double(prepared)
     if wide is None:
         return None
     replay = None if numbers is None else Replay(numbers)
     with Widening(replay):
-        observation = observe_alone(wide, WITHOUT_WRITES, call if wide.fn is prepared.fn else None)
+        observation = observe_alone(wide, WITHOUT_WRITES, call if wide.fn is prepared.fn else None, state)
     return observation if replay is None or replay.is_complete else None
 
 

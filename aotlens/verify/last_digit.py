@@ -4,7 +4,7 @@ For calls that cannot be made in double precision (torchao's quantized layers re
 a rounding of eager's if eager itself moves as far.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,19 +22,23 @@ CALLS = 4
 CHANGED = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
 
-def in_changed_digits(prepared: PreparedCall, call: Callable[..., Any]) -> tuple[Observation, ...]:
+def in_changed_digits(
+    prepared: PreparedCall, call: Callable[..., Any], state: Sequence[Tensor] = ()
+) -> tuple[Observation, ...]:
     """Observe the same call on inputs of which each number is changed by its rounding error, up or down.
 
     A callable that holds tensors itself is copied with them, and they change too; for any other, `call` is
-    used.  Empty if there is not enough memory.
+    used.  Empty if there is not enough memory.  The `state` tensors are restored after each call.
     """
-    return tuple(_observations(prepared, call)) if is_affordable(prepared) else ()
+    return tuple(_observations(prepared, call, state)) if is_affordable(prepared) else ()
 
 
-def _observations(prepared: PreparedCall, call: Callable[..., Any]) -> Iterator[Observation]:
+def _observations(
+    prepared: PreparedCall, call: Callable[..., Any], state: Sequence[Tensor]
+) -> Iterator[Observation]:
     for seed in range(CALLS):
         (changed,) = copies(prepared, 1, cloner=partial(LastDigitCloner, seed))
-        yield observe_alone(changed, WITHOUT_WRITES, call if changed.fn is prepared.fn else None)
+        yield observe_alone(changed, WITHOUT_WRITES, call if changed.fn is prepared.fn else None, state)
 
 
 class LastDigitCloner(Cloner):

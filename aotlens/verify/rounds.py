@@ -110,8 +110,9 @@ def _reference(sides: Sides, prepared: PreparedCall, expected: Observation) -> R
     """Return what errors are measured from: double precision, or eager where that is impossible."""
     numbers = _numbers(sides, prepared) if expected.uses_random else None
     called = sides.eager.prepared(prepared)
-    reference = double_reference(expected, in_double(called, sides.eager.call, numbers))
-    return reference or last_digit_reference(expected, in_changed_digits(called, sides.eager.call))
+    call, state = sides.eager.call, sides.state
+    reference = double_reference(expected, in_double(called, call, numbers, state))
+    return reference or last_digit_reference(expected, in_changed_digits(called, call, state))
 
 
 def _numbers(sides: Sides, prepared: PreparedCall) -> Sequence[Draw]:

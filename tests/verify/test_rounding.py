@@ -15,6 +15,7 @@ from aotlens.verify.gradients import Gradients
 from aotlens.verify.last_digit import in_changed_digits
 from aotlens.verify.observe import Observation, TensorFacts
 from aotlens.verify.rounding import double_reference, last_digit_reference, without_rounding_differences
+from aotlens.verify.rounds import Side, Sides, judge, state_of
 from aotlens.verify.tensors.prepared_call import prepare_call
 from aotlens.verify.tensors.values import same_non_finite
 
@@ -155,3 +156,20 @@ def test_a_function_without_steps_explains_no_larger_error() -> None:
 )
 def test_infinities_have_a_sign(ours: list[float], is_same: bool) -> None:
     assert same_non_finite(torch.tensor(ours), torch.tensor([2.0, inf, nan])) is is_same
+
+
+def test_calls_that_tell_rounding_from_errors_restore_what_the_function_holds() -> None:
+    norm = torch.nn.BatchNorm1d(4)
+
+    def normalized(x: torch.Tensor) -> torch.Tensor:
+        return norm(x.bfloat16().float())
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        return normalized(x) * 1.5
+
+    state = state_of(normalized)
+    before = [tensor.clone() for tensor in state]
+    called = prepare_call(normalized, (torch.randn(6, 4),))
+    sides = Sides(called, Side(normalized, normalized), Side(wrong, wrong), state)
+    assert judge(sides, fresh=0).verification.differences
+    assert all(map(torch.equal, state, before))
