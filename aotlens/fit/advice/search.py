@@ -31,8 +31,9 @@ LEAST_COSTS = {
 }
 """The least cost that is expected of a kind; 0 for others.  A kind is not run where an edit within this cost
 reaches the target."""
-OFTEN_DIFFERENT = ("gradient accumulation", "rows in parts")
-"""Kinds that are compared before they are combined: dropout, noise and batch norm see other batches."""
+OFTEN_DIFFERENT = ("gradient accumulation", "rows in parts", "step in backward")
+"""Kinds that are compared before they are combined: dropout, noise and batch norm see other batches, and a
+step may have several backward passes."""
 LEAST_SAVED = 0.005
 """The smallest part of the peak that is worth advice; a plan may use edits that save less."""
 

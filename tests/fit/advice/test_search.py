@@ -138,6 +138,16 @@ def test_a_target_out_of_reach_is_tried_in_one_order() -> None:
     assert len(searches[1].ran) < len(searches[0].ran)
 
 
+def test_a_step_within_the_backward_is_compared_before_it_is_combined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(SAVED, "step_in_backward(optimizer)", 30)
+    trials = InventedTrials("step_in_backward(optimizer)")
+    result = advised_by(trials, 30)
+    assert any("within the backward" in title for title, _ in result.rejected)
+    assert not any("step_in_backward(optimizer)" in text and "fused=True" in text for text in trials.ran)
+
+
 def test_a_target_counts_the_excess_of_every_line_of_a_phase() -> None:
     first, second = Span("train.py", 1, 0, 1, 0), Span("train.py", 2, 0, 2, 0)
     curve = (
