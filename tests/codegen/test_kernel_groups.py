@@ -75,6 +75,13 @@ def test_a_kernel_whose_library_is_gone_is_built_again(folder: Path) -> None:
     assert len(libraries(folder)) == 1
 
 
+def test_a_library_is_loaded_again_after_inductor_forgets_it(folder: Path) -> None:
+    compiled(three_kernels)
+    CppPythonBindingsCodeCache.cache_clear()  # as `fresh_cache()` does
+    torch.testing.assert_close(compiled(two_of_them), two_of_them(X, W))
+    assert len(libraries(folder)) == 1
+
+
 def test_kernels_are_built_alone_where_their_library_does_not_compile(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,9 @@ template <typename Call> PyObject* call_kernel(PyObject* args, Py_ssize_t count,
     }} catch (std::exception const& error) {{
         PyErr_SetString(PyExc_RuntimeError, error.what());
         return nullptr;
+    }} catch (...) {{
+        PyErr_SetString(PyExc_RuntimeError, "unhandled error");
+        return nullptr;
     }}
     Py_RETURN_NONE;
 }}
@@ -95,9 +98,11 @@ def kernel_function(path: str, name: str) -> Any:
     from torch._inductor.codecache import CppPythonBindingsCodeCache
 
     library: Any = CppPythonBindingsCodeCache._load_library(path, os.path.basename(path).split(".")[0])
-    if not hasattr(library, name):
-        library.kernel()  # adds the functions of the group
-    return getattr(library, name)
+    # When Python loads a library again, it makes another module, whose `kernel` belongs to the first one.
+    first = library.kernel.__self__
+    if not hasattr(first, name):
+        library.kernel()  # adds the functions of the group to it
+    return getattr(first, name)
 
 
 def _can_share(source: str) -> bool:
@@ -192,7 +197,7 @@ def _built(file: Path) -> Any | None:
     """Return the function of a kernel that was built before; None if it was not, or its library is gone."""
     try:
         name, path = file.read_text().split("\n")
-        return kernel_function(path, name)
+        return kernel_function(path, name) if os.path.exists(path) else None  # Python loads a deleted one
     except (OSError, ValueError, ImportError, AttributeError):
         return None
 
