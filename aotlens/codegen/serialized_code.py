@@ -94,6 +94,8 @@ def _libraries(code: Any) -> Iterator[Library]:
             functions.setdefault(Path(file).resolve(), {})[kernel] = function.__name__
     for path, names_in_it in functions.items():
         if path.is_relative_to(folder):
+            if not path.exists():
+                raise NoFingerprintError("a library of Inductor's was deleted while it was loaded")
             yield Library(str(path.relative_to(folder)), path.read_bytes(), names_in_it)
 
 

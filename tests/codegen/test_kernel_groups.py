@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def compiled(fn: Callable[..., Any], threads: int = 1) -> Tensor:
-    """What the function gives, compiled as in a new process."""
+    """Return the result of the function, compiled as in a new process."""
     torch.compiler.reset()
     options = CompileOptions(backend="inductor", cache=False)
     with inductor_config.patch(compile_threads=threads, fx_graph_cache=False):

@@ -4,9 +4,9 @@ Building a small kernel takes about 1.3 s of CPU time; reading the header, the P
 take 1.0 s of it, whatever the kernel does.  A group pays that once.  There are as many groups as Inductor has
 threads that compile, so that none of them waits.
 
-Invariant: a kernel that was built once is not built again, whichever kernels are beside it: a file of its own
-in Inductor's folder names its library.  A kernel that cannot share a library, or whose library does not
-compile, is built alone by Inductor.
+Invariant: a kernel that was built in a group is not built again, whichever kernels are beside it: a file of
+its own in Inductor's folder names its library.  A kernel that cannot share a library, or whose library does
+not compile, is built alone by Inductor.
 """
 
 import logging
@@ -50,7 +50,7 @@ PyMethodDef kernels[] = {{
     {{nullptr, nullptr, 0, nullptr}}}};
 }}
 """
-"""What stands between the kernels and Inductor's bindings, whose `kernel()` adds these functions."""
+"""The Python functions of the kernels; the `kernel()` of Inductor's bindings adds them to the module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def kernel_function(path: str, name: str) -> Any:
 
 
 def _can_share(source: str) -> bool:
-    """Whether the text can stand in a namespace beside other kernels."""
+    """Return True if the text can be in a namespace, beside other kernels."""
     return len(_ENTRY.findall(source)) == source.count('extern "C"') == 1 and not _MACRO.search(source)
 
 
@@ -117,8 +117,8 @@ def _functions(
     from torch._inductor.async_compile import get_compile_threads
     from torch._inductor.codecache import CppPythonBindingsCodeCache
 
-    command = _command()
-    files = {kernel: _index_file(kernel, command) for kernel in kernels}
+    build_key = _build_key()
+    files = {kernel: _index_file(kernel, build_key) for kernel in kernels}
     functions = {kernel: function for kernel in files if (function := _built(files[kernel])) is not None}
     threads = get_compile_threads()
     in_pool = submit if threads > 1 else None  # with one thread `submit` builds at once, under a lock
@@ -131,7 +131,8 @@ def _functions(
                 functions[kernel] = kernel_function(path, f"kernel_{number}")
                 _note(files[kernel], path, f"kernel_{number}")
         except (RuntimeError, ImportError, OSError) as error:  # CppCompileError is a RuntimeError
-            _LOG.debug("%d kernels are built one by one: %s", len(group), error)
+            reason = str(error).partition("\n")[0]
+            _LOG.debug("%d kernels are built one by one: %s", len(group), reason)
     return functions
 
 
@@ -173,22 +174,23 @@ def _text(group: Sequence[_QueuedKernel]) -> str:
     return "\n".join([*includes, *spaces, bindings])
 
 
-def _command() -> str:
-    """Return the command with which Inductor builds a kernel now, without the names of files."""
+def _build_key() -> str:
+    """Return what the library of a kernel depends on beside the kernel: the command, and the bindings."""
     from torch._inductor.codecache import CppPythonBindingsCodeCache
     from torch._inductor.cpp_builder import CppBuilder, CppTorchDeviceOptions
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     flags: dict[str, Any] = CppPythonBindingsCodeCache.cpp_compile_command_flags
     options = CppTorchDeviceOptions(device_type="cpu", vec_isa=pick_vec_isa(), **flags)
-    return str(CppBuilder(name="library", sources="kernels", BuildOption=options).get_command_line())
+    command = CppBuilder(name="library", sources="kernels", BuildOption=options).get_command_line()
+    return f"{command}\n{CppPythonBindingsCodeCache.suffix_template}{_CALLS}"
 
 
-def _index_file(kernel: _QueuedKernel, command: str) -> Path:
+def _index_file(kernel: _QueuedKernel, build_key: str) -> Path:
     """Return the file that names the library of a kernel."""
     from torch._inductor.codecache import cache_dir
 
-    parts = (command, *kernel.types, kernel.source)
+    parts = (build_key, *kernel.types, kernel.source)
     digest = sha256(b"".join(b"%d:%s" % (len(part), part) for part in map(str.encode, parts))).hexdigest()
     return Path(cache_dir()) / "aotlens_kernels" / digest[:2] / digest
 
@@ -203,7 +205,7 @@ def _built(file: Path) -> Any | None:
 
 
 def _note(file: Path, path: str, name: str) -> None:
-    """Write which function of which library a kernel is."""
+    """Write the name of a kernel's function, and the path of its library."""
     from torch._inductor.codecache import write_atomic
 
     write_atomic(str(file), f"{name}\n{path}", make_dirs=True)
