@@ -26,7 +26,7 @@ AUTOGRAD_ERRORS = (
     "modified by an inplace operation",
     "has been detached in-place",
     "is not implemented",  # "derivative for … is not implemented"
-    "is a view and its base or another view of its base has been modified inplace",
+    "and its base or another view of its base has been modified inplace",
     "Trying to backward through the graph a second time",
 )
 

@@ -554,3 +554,13 @@ def transposed_in_place_after_another_took_its_memory(x: Tensor, y: Tensor) -> T
     hidden = y.sin()
     x.data = hidden
     return hidden.t_()
+
+
+@cases(lambda: (leaf(3, 4),))
+def inference_view_saved_before_its_base_is_written_to(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        view = x[None]
+    product = x * view
+    with torch.no_grad():
+        x.mul_(2)
+    return product
