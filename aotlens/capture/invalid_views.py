@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.storage import Tracked, geometry_of
-from aotlens.capture.views import ViewStep
+from aotlens.capture.views import apply_chain
 from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
 from aotlens.unsupported import unsupported
@@ -80,7 +80,7 @@ def _has_new_geometry(tensor: Any) -> bool:
     if len(view_steps) == len(own):
         return False
     with torch.no_grad():
-        return geometry_of(_apply(view_steps, tensor._base)) != geometry_of(tensor)
+        return geometry_of(apply_chain(view_steps, tensor._base)) != geometry_of(tensor)
 
 
 def invalid_view_error(span: Span | None, mutation_span: Span | None) -> UnsupportedError:
@@ -105,14 +105,7 @@ def _is_regenerated(base: Any, tensor: Any, tracked: Tracked, tracked_base: Trac
         return True
     with torch.no_grad():
         try:
-            regenerated = _apply(tuple(step for step in own if not step.in_place), base)
+            regenerated = apply_chain(tuple(step for step in own if not step.in_place), base)
         except (RuntimeError, ValueError, IndexError):
             return False
     return geometry_of(regenerated) == geometry_of(tensor)
-
-
-def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
-    for step in chain:
-        regenerated = step.op(tensor, *step.args, **dict(step.kwargs))
-        tensor = regenerated if step.result is None else regenerated[step.result]
-    return tensor

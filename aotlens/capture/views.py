@@ -71,6 +71,14 @@ def apply_view(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         ) from error
 
 
+def apply_chain(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
+    """Return the view of a tensor to which the steps lead."""
+    for step in chain:
+        views = step.op(tensor, *step.args, **dict(step.kwargs))
+        tensor = views if step.result is None else views[step.result]
+    return tensor
+
+
 def _argument(step: ViewStep, position: int, default: Any) -> Any:
     """Return the step's argument at a position that counts the viewed tensor as 0."""
     return step.args[position - 1] if len(step.args) >= position else default

@@ -564,3 +564,14 @@ def inference_view_saved_before_its_base_is_written_to(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.mul_(2)
     return product
+
+
+def _complex_and_detached_part() -> tuple[Tensor, ...]:
+    numbers = plain(4, 4)
+    complex_numbers = torch.view_as_complex(numbers.view(-1, 2))
+    return complex_numbers, numbers, numbers[2:].detach().requires_grad_()
+
+
+@cases(_complex_and_detached_part)
+def leaf_on_numbers_that_another_input_reads_as_complex(x: Tensor, y: Tensor, part: Tensor) -> Any:
+    return part.t()

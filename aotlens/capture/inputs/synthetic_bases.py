@@ -17,7 +17,7 @@ from aotlens.capture.mutations.writability import with_writability_of
 from aotlens.capture.operators import aten
 from aotlens.capture.records import CapturedInput, OpenInput
 from aotlens.capture.storage import Storage, Tracked
-from aotlens.capture.views import ViewStep
+from aotlens.capture.views import ViewStep, apply_chain
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
@@ -240,10 +240,10 @@ def _member(recording: Recording, base: OpenInput, source: Any, member: tuple[An
     value, slot = member
     chain = _chain(base.fake, value)
     with torch.no_grad(), below_views():
-        fake = _apply(chain, base.fake)
+        fake = apply_chain(chain, base.fake)
     node = Node(recording.name(node_name(slot.name)), None, (), {}, fake, Origin(NO_ORIGIN, ""))
     with torch.enable_grad():
-        argument = _apply(chain, source)
+        argument = apply_chain(_chain(source, value), source)
     if value._base is None and not value.requires_grad:
         argument = argument.detach()
     _track_member(base, chain, argument, node)
@@ -266,11 +266,11 @@ def _member_with_own_edge(
     (leaf, argument, root), chain = root_alias, _chain(base.fake, value)
     if root is not value:
         with torch.enable_grad():
-            argument = _apply(chain, argument)
+            argument = apply_chain(_chain(argument, value), argument)
         leaf = torch.autograd.graph.get_gradient_edge(argument)
         leaf.node.register_prehook(block_gradients)  # the wrapper's call propagates its gradient
     with torch.no_grad(), below_views():
-        fake = _apply(chain, base.fake)
+        fake = apply_chain(chain, base.fake)
     copy_tensor_class(argument, value)
     known = (
         Node(recording.name(node_name(slot.name)), None, (), {}, fake, Origin(NO_ORIGIN, "")),
@@ -293,14 +293,14 @@ def _root_alias(
     if root.is_leaf and root._base is not None:
         _, whole, _ = _alias_without_grad(base, group, root._base, roots)
         with torch.enable_grad():
-            leaf = _apply(_chain(whole, root), whole)
+            leaf = apply_chain(_chain(whole, root), whole)
     elif (
         sibling := next((alias for alias, like in known if shares_version_counter(root, like)), None)
     ) is not None:
-        leaf = _apply(_chain(sibling, root), sibling.detach()).detach()
+        leaf = apply_chain(_chain(sibling, root), sibling.detach()).detach()
     else:
         with torch.no_grad(), below_views():
-            leaf = _apply(_chain(base.fake, root), base.argument).data
+            leaf = apply_chain(_chain(base.fake, root), base.argument).data
     leaf.requires_grad_()
     with torch.enable_grad():
         return leaf, leaf if root.is_leaf else MakeNonLeaf.apply(leaf, leaf), root
@@ -342,12 +342,6 @@ def _lazy_bit_steps(*tensors: Any) -> tuple[ViewStep, ...]:
     negated = sum(tensor.is_neg() for tensor in tensors) % 2
     steps = ((conjugated, aten._conj.default), (negated, aten._neg_view.default))
     return tuple(ViewStep(op, ()) for differs, op in steps if differs)
-
-
-def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
-    for step in chain:
-        tensor = step.op(tensor, *step.args)
-    return tensor
 
 
 def last_element(tensor: Any) -> int:
