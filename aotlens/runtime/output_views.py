@@ -154,7 +154,8 @@ class OutputAliases:
         base = self.base_name(info.base)
         with at_other_version(self._builder, base) if info.raises_on_use else nullcontext():
             self._write_views(base, info)
-        if not info.requires_grad and is_view_of_custom_function(info.tensor):
+        is_view = info.detached_after != len(info.chain) + (info.geometry is not None)
+        if is_view and not info.requires_grad and is_view_of_custom_function(info.tensor):
             self._builder.add(f"{SET_META}(out_{info.index}, {IN_CUSTOM_FUNCTION})")
 
     def _write_views(self, text: str, info: OutputAliasInfo) -> None:

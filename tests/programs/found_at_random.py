@@ -575,3 +575,11 @@ def _complex_and_detached_part() -> tuple[Tensor, ...]:
 @cases(_complex_and_detached_part)
 def leaf_on_numbers_that_another_input_reads_as_complex(x: Tensor, y: Tensor, part: Tensor) -> Any:
     return part.t()
+
+
+# eager still calls the result a view of `y`, whose memory it no longer has
+@cases(lambda: (plain(3, 4), plain(3, 4)), tolerated=frozenset({"view"}))
+def view_of_custom_function_gets_memory_of_an_input(x: Tensor, y: Tensor) -> Tensor:
+    view = ViewReturned.apply(y)
+    view.data = x
+    return view
