@@ -47,10 +47,6 @@ def _check_subclass(diff: InputDiff) -> None:
 
 
 def _check_storage_swap(diff: InputDiff) -> None:
-    for event in diff.captured.recorded.events.of(EventKind.DATA_OF_OTHER_SIZES):
-        # the leaf's gradient keeps the former sizes for as long as something holds the result of that use
-        if event.tensor is diff.argument and is_used_between(diff.captured, diff.argument, last=event.call):
-            raise _error("data-of-other-sizes-after-read", diff, event.span)
     span = span_of_writes(diff.mutations)
     if diff.input.is_view and diff.requires_grad and diff.input.version_bumps:
         raise _error("storage-swap-of-mutated-view", diff, span)

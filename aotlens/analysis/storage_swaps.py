@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.bases import Bases
+from aotlens.analysis.input_reads import is_used_between
 from aotlens.analysis.records import BaseInfo, InputBase, StorageSwap
 from aotlens.capture.builder import Builder
 from aotlens.capture.events import EventKind
@@ -68,11 +69,27 @@ def check_version_counters(captured: Captured) -> None:
         raise unsupported("data-outside-inference-mode", first.span)
 
 
+def check_sizes_of_data(captured: Captured) -> None:
+    """Check that no use which autograd recorded precedes data of other sizes.
+
+    The backward would read the new data where it saved the tensor; a leaf's gradient has the former sizes.
+
+    Raises:
+        UnsupportedError: there is such a use.
+    """
+    for event in captured.recorded.events.of(EventKind.DATA_OF_OTHER_SIZES):
+        if is_used_between(captured, event.tensor, last=event.call):
+            names = (item.slot.name for item in captured.inputs if item.argument is event.tensor)
+            name = next((f"`{name}`" for name in names), "a tensor")
+            raise unsupported("data-of-other-sizes-after-read", event.span, tensor=name)
+
+
 class StorageSwaps:
     """The storage swaps of one captured function; hidden outputs carry the new storages."""
 
     def __init__(self, captured: Captured, builder: Builder, bases: Bases) -> None:
         check_version_counters(captured)
+        check_sizes_of_data(captured)
         self._captured = captured
         self._builder = builder
         self._bases = bases

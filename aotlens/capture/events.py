@@ -18,7 +18,7 @@ class EventKind(Enum):
     STORAGE_SWAP = auto()
     """It got another storage: `set_`, `.data =`, `resize_`."""
     DATA_OF_OTHER_SIZES = auto()
-    """It is a leaf, and got data of other sizes (`.data =`)."""
+    """It is a leaf or has no gradient, and got data of other sizes (`.data =`)."""
     NEW_EDGE = auto()
     """`set_` replaced its gradient edge: earlier uses lead to the old one."""
     GRADIENT_AT_NEW_EDGE = auto()

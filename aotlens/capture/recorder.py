@@ -18,9 +18,7 @@ from aotlens.capture.autograd.saved_tensors import SavedValues
 from aotlens.capture.events import EventKind
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.modes import SplitRegion
-from aotlens.capture.mutations.in_place import (
-    Write,
-)
+from aotlens.capture.mutations.in_place import Write
 from aotlens.capture.mutations.storage_swaps import (
     record_data_assignment,
     record_untyped_resize,

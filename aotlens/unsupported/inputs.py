@@ -11,8 +11,8 @@ CASES = (
     ),
     Case(
         "data-of-other-sizes-after-read",
-        "an assignment of other sizes to `.data` of `{input}`, a leaf that is read before: "
-        "its gradient has the former sizes",
+        "an assignment of other sizes to `.data` of {tensor}, after a use that autograd recorded: "
+        "the backward has the former sizes",
         "assign first, or to a new tensor",
     ),
     Case(

@@ -35,6 +35,11 @@ CASES = (
         "write to each element once in a list, or call the operators one by one",
     ),
     Case(
+        "foreach-copy-to-integers",
+        "`torch._foreach_copy_` of tensors that require grad to tensors of a dtype without gradients",
+        "copy `x.detach()`",
+    ),
+    Case(
         "no-functional-variant",
         "mutation by `{operator}`, which has no functional variant",
         "use the operator that returns a new tensor",

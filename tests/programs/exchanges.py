@@ -368,10 +368,18 @@ def data_of_other_sizes_before_a_view(x: Tensor, y: Tensor) -> Tensor:
     return x.t()
 
 
-@cases(lambda: (leaf(4, 4), plain(4, 4)), refused="failing-backward-after-storage-swap")
+@cases(lambda: (leaf(4, 4), plain(4, 4)), refused="data-of-other-sizes-after-read")
 def data_of_other_sizes_after_a_product(x: Tensor, y: Tensor) -> Tensor:
     product = x * y
     y.data = torch.ones(2)
+    return product
+
+
+@cases(lambda: (leaf(4, 4), leaf(4, 4)), refused="failing-backward-after-storage-swap")
+def data_of_other_sizes_of_a_saved_intermediate(x: Tensor, y: Tensor) -> Tensor:
+    hidden = x.sin()
+    product = hidden * y
+    hidden.data = torch.ones(2)
     return product
 
 

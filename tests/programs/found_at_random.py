@@ -566,6 +566,21 @@ def inference_view_saved_before_its_base_is_written_to(x: Tensor) -> Tensor:
     return product
 
 
+@cases(lambda: (leaf(3, 4),), refused="foreach-copy-to-integers")
+def list_of_masks_gets_a_gradient(x: Tensor) -> Tensor:
+    mask = x > 0
+    torch._foreach_copy_([mask], [x])
+    return mask
+
+
+# eager still calls the result a view of `y`, whose memory it no longer has
+@cases(lambda: (plain(3, 4), plain(3, 4)), tolerated=frozenset({"view"}))
+def view_of_custom_function_gets_memory_of_an_input(x: Tensor, y: Tensor) -> Tensor:
+    view = ViewReturned.apply(y)
+    view.data = x
+    return view
+
+
 def _complex_and_detached_part() -> tuple[Tensor, ...]:
     numbers = plain(4, 4)
     complex_numbers = torch.view_as_complex(numbers.view(-1, 2))
@@ -577,9 +592,18 @@ def leaf_on_numbers_that_another_input_reads_as_complex(x: Tensor, y: Tensor, pa
     return part.t()
 
 
-# eager still calls the result a view of `y`, whose memory it no longer has
-@cases(lambda: (plain(3, 4), plain(3, 4)), tolerated=frozenset({"view"}))
-def view_of_custom_function_gets_memory_of_an_input(x: Tensor, y: Tensor) -> Tensor:
-    view = ViewReturned.apply(y)
-    view.data = x
-    return view
+class _NormBeforeOtherSizes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4).eval()
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        batch = x[None]
+        out = self.norm(batch)
+        batch.data = y
+        return out[1:]
+
+
+@cases(lambda: (plain(4, 4), plain(4, 4)), refused="data-of-other-sizes-after-read")
+def other_sizes_for_what_batch_norm_saved() -> nn.Module:
+    return _NormBeforeOtherSizes()

@@ -103,7 +103,7 @@ def record_data_assignment(recording: Recording, target: Any, source: Any) -> No
     recording.tracked(target).storage.metadata_mutations.append(
         replace(recording.new_write(), is_counted=False)
     )
-    if target.requires_grad and may_be_leaf(target) and target.shape != source.shape:
+    if may_be_leaf(target) and target.shape != source.shape:
         recording.note(EventKind.DATA_OF_OTHER_SIZES, target)
     setattr(
         target,

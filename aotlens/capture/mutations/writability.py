@@ -85,6 +85,9 @@ def check_writable(recording: Recording, target: Any, func: Any, args: tuple[Any
     is_constant = base.constant is not None or target in recording.real_tensors
     if is_constant or any(base is node for node, _ in recording.real_tensors.inputs):
         raise unsupported("write-to-captured-tensor", recording.span, operator=op_name(func))
+    is_integral = not (target.is_floating_point() or target.is_complex())
+    if func is aten._foreach_copy_.default and is_integral and _has_gradient(target, args):
+        raise unsupported("foreach-copy-to-integers", recording.span)
     if repeated_dims(target) and func not in FILL_OPS:
         raise unsupported("operator-on-expanded", recording.span, operator=op_name(func))
     if func not in FILL_OPS and overlaps_itself(target):
