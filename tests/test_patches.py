@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import aotlens
+from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.torch_api.patches.compilers import BACKEND, LISTEN, NO_GPU
 from aotlens.torch_api.patches.scopes import Patch, Scope, constant, install, patched
 from aotlens.torch_api.patches.table import COMPILE, REGISTRATIONS, SCOPES, TRACE
@@ -193,3 +194,10 @@ def test_a_graph_is_written_after_the_compilation_too() -> None:
     aotlens.aot_function(lambda x: x.clone().random_(2, 9) * x, keep, keep)(x)
     assert "getattr(torch.ops.aten.random, 'from')" in graphs[0].code
     assert "getattr(torch.ops.aten.random, 'from')" in copy.deepcopy(graphs[0]).code
+
+
+def test_a_fake_result_begins_where_it_begins_the_second_time_too() -> None:
+    with patched(COMPILE), FakeTensorMode():
+        rows, ones = torch.empty(4, 4)[1:], torch.ones(3)
+        results = [torch.diagonal_scatter(rows, ones) for _ in range(2)]
+    assert [result.storage_offset() for result in results] == [4, 4]

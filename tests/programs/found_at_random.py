@@ -607,3 +607,9 @@ class _NormBeforeOtherSizes(nn.Module):
 @cases(lambda: (plain(4, 4), plain(4, 4)), refused="data-of-other-sizes-after-read")
 def other_sizes_for_what_batch_norm_saved() -> nn.Module:
     return _NormBeforeOtherSizes()
+
+
+@cases(lambda: (plain(4, 4)[1:],))
+def as_strided_after_a_write_to_the_diagonal(x: Tensor) -> Tensor:
+    x.diagonal().fill_(1)
+    return x.as_strided(x.size(), x.stride()).sin()

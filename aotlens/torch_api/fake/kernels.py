@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import _meta_registrations
 from torch._subclasses import fake_impls
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode, _BypassDispatchCache
 
 from aotlens.torch_api.fake.tensors import is_same_expression
 from aotlens.torch_api.operators import check
@@ -22,6 +22,7 @@ __all__ = [
     "forget_results",
     "grouped_mm",
     "is_pending_collective",
+    "output_info",
     "own_random",
     "own_results",
     "view",
@@ -105,6 +106,23 @@ _RESULTS: dict[Any, Any] = {}
 def own_results(original: dict[Any, Any], current: Current) -> Any:
     """The cache of the results of fake kernels: those of changed kernels and of torch's own do not mix."""
     return _RESULTS
+
+
+def output_info(original: Callable[..., Any], current: Current) -> Any:
+    """What the cache notes of one result: nothing of a result that begins within its memory.
+
+    The cache makes that result anew, at the beginning of its memory: `diagonal_scatter` and the like keep the
+    offset of their operand.
+    """
+
+    def output_info(self: Any, state: Any, key: Any, *call: Any) -> Any:
+        info = original(self, state, key, *call)
+        is_new = info.metadata is not None and info.view_idx is None and info.inplace_idx is None
+        if is_new and info.metadata.storage_offset != 0:
+            raise _BypassDispatchCache("storage offset")
+        return info
+
+    return output_info
 
 
 def forget_results() -> None:

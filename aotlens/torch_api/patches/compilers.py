@@ -7,7 +7,7 @@ from aotlens.torch_api.caches import aot_key_parts, load_with_key, prepare_key, 
 from aotlens.torch_api.dynamo.calls import COMPILE_CALLS
 from aotlens.torch_api.dynamo.listener import DYNAMO_EVENTS, HOOKS
 from aotlens.torch_api.dynamo.state import call_without_events, create_proxy, keep_hidden, wrap_compiled
-from aotlens.torch_api.fake.kernels import grouped_mm, own_results, view
+from aotlens.torch_api.fake.kernels import grouped_mm, output_info, own_results, view
 from aotlens.torch_api.gpu import triton_target
 from aotlens.torch_api.inductor.kernel_groups import build_groups, queue_kernel
 from aotlens.torch_api.inductor.linker import link_with_gold
@@ -56,6 +56,12 @@ FAKE_KERNELS = (
         Attribute("torch._subclasses.fake_tensor:FakeTensorMode", "cache"),
         own_results,
         "results of these kernels and of torch's own must not mix",
+    ),
+    Patch(
+        Attribute("torch._subclasses.fake_tensor:FakeTensorMode", "_get_output_info_for_cache_entry"),
+        output_info,
+        "the cache forgets where in its memory a result begins",
+        is_optional=True,
     ),
 )
 
