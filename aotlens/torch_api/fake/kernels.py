@@ -118,7 +118,8 @@ def output_info(original: Callable[..., Any], current: Current) -> Any:
     def output_info(self: Any, state: Any, key: Any, *call: Any) -> Any:
         info = original(self, state, key, *call)
         is_new = info.metadata is not None and info.view_idx is None and info.inplace_idx is None
-        if is_new and info.metadata.storage_offset != 0:
+        offset = info.metadata.storage_offset if is_new else 0  # of a symbol, an object that rejects `==`
+        if type(offset) is not int or offset != 0:
             raise _BypassDispatchCache("storage offset")
         return info
 
