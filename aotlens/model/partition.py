@@ -24,7 +24,7 @@ class Certificate:
     above: str | None
     """The node that recomputing the value would need, and that the backward cannot have for free."""
     above_reason: str
-    """The reason, in words: slow to compute again, other random numbers the second time, …"""
+    """The reason, in words: slow to recompute, other random numbers the second time, …"""
     above_span: Span | None
     path: tuple[str, ...]
     """Nodes from `above` to the value, both included, in order."""

@@ -37,11 +37,10 @@ def combined(search: Search, singles: Sequence[Tested], target: Target) -> Teste
     def excess_bytes(tested: Tested) -> int:
         return target.excess_bytes(tested.fit)
 
+    if singles and _is_out_of_reach(search, [*singles, *search.usable_others()], target):
+        return _added_up(search, sorted(singles, key=excess_bytes), target)
     exact = [tested for tested in singles if search.is_exact(tested)]
     pools = [exact, singles] if len(exact) < len(singles) else [exact]
-    if _is_out_of_reach(search, [*singles, *search.usable_others()], target):
-        lowers_most = sorted(singles, key=excess_bytes)
-        return _added_up(search, lowers_most, target) if lowers_most else None
     tried: list[Tested] = []
     for pool in filter(None, pools):
         cheapest = sorted(pool, key=lambda tested: (search.cost(tested), excess_bytes(tested)))

@@ -14,10 +14,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from aotlens.disk_cache import digest
 from aotlens.torch_api.patches.scopes import Current
 
 __all__ = ["build_groups", "kernel_function", "queue_kernel"]
@@ -175,7 +175,7 @@ def _text(group: Sequence[_QueuedKernel]) -> str:
 
 
 def _build_key() -> str:
-    """Return what the library of a kernel depends on beside the kernel: the command, and the bindings."""
+    """Return what else the library of a kernel depends on: the command, and the bindings."""
     from torch._inductor.codecache import CppPythonBindingsCodeCache
     from torch._inductor.cpp_builder import CppBuilder, CppTorchDeviceOptions
     from torch._inductor.cpu_vec_isa import pick_vec_isa
@@ -190,9 +190,8 @@ def _index_file(kernel: _QueuedKernel, build_key: str) -> Path:
     """Return the file that names the library of a kernel."""
     from torch._inductor.codecache import cache_dir
 
-    parts = (build_key, *kernel.types, kernel.source)
-    digest = sha256(b"".join(b"%d:%s" % (len(part), part) for part in map(str.encode, parts))).hexdigest()
-    return Path(cache_dir()) / "aotlens_kernels" / digest[:2] / digest
+    key = digest(build_key, *kernel.types, kernel.source)
+    return Path(cache_dir()) / "aotlens_kernels" / key[:2] / key
 
 
 def _built(file: Path) -> Any | None:
