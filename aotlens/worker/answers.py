@@ -8,7 +8,9 @@ import os
 import platform
 import sys
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from aotlens.disk_cache import Store, digest, open_store
 from aotlens.worker.codec import ProtocolError, decode, encode
 from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 
-__all__ = ["AnswerCache", "AnswerStore", "file_digest", "open_answer_store"]
+__all__ = ["AnswerCache", "AnswerStore", "file_digest", "module_folder_key", "open_answer_store"]
 
 _LIMIT = 32
 """The number of entries; a report of a large model is megabytes."""
@@ -59,6 +61,8 @@ class AnswerCache:
 
 
 KIND = "answers"
+_METADATA = (".dist-info", ".egg-info")
+"""How the folder ends in which an installed package has its version."""
 _LARGEST_READ_BYTES = 1 << 24
 """For a larger file (weights, a data set) size and modification time replace the hash of its bytes."""
 
@@ -123,9 +127,19 @@ def _has_failed(report: dict[str, Any]) -> bool:
     return any(kernel.get("error") for target in report.get("targets", ()) for kernel in target["kernels"])
 
 
+def module_folder_key(path: str) -> str:
+    """Return the name under which `file_digest` hashes only what Python could import from the folder.
+
+    Imports list the folder of the script, where a page that is written next to it changes nothing.
+    """
+    return os.path.join(path, "")
+
+
 def file_digest(path: str) -> str | None:
     """Return the hash of a file's bytes or a folder's names; None if it cannot be read."""
     try:
+        if path.endswith(os.sep):
+            return digest(*sorted(_module_names(path)))
         about = os.stat(path)
         if os.path.isdir(path):
             return digest(*sorted(os.listdir(path)))
@@ -134,6 +148,15 @@ def file_digest(path: str) -> str | None:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
         return None
+
+
+def _module_names(folder: str) -> Iterator[str]:
+    suffixes = (*all_suffixes(), *_METADATA)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            is_package = entry.name.isidentifier() and entry.name != "__pycache__" and entry.is_dir()
+            if is_package or entry.name.endswith(suffixes):
+                yield entry.name
 
 
 def changed_since(path: str, started: float) -> bool:

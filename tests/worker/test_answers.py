@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotlens.model.failure import Failure
-from aotlens.worker.answers import AnswerStore, open_answer_store
+from aotlens.worker.answers import AnswerStore, module_folder_key, open_answer_store
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 from tests.command import forked
@@ -76,6 +76,29 @@ def test_what_was_read_has_changed(store: AnswerStore, folder: Path, change: str
     assert store.find(REQUEST) is None
 
 
+@pytest.mark.parametrize(
+    ("new", "is_still_valid"),
+    [
+        ("page.html", True),
+        (".script.py.swp", True),
+        ("__pycache__/", True),
+        ("numpy.py", False),
+        ("numpy/", False),
+        ("numpy-9.dist-info/", False),
+    ],
+)
+def test_only_what_could_be_imported_counts_in_a_folder_that_imports_list(
+    store: AnswerStore, folder: Path, new: str, is_still_valid: bool
+) -> None:
+    answer = _answer(folder, files=(str(folder / "script.py"), module_folder_key(str(folder))))
+    store.add(REQUEST, answer, _later())
+    if new.endswith("/"):
+        (folder / new).mkdir()
+    else:
+        (folder / new).write_text("")
+    assert (store.find(REQUEST) is not None) == is_still_valid
+
+
 def test_what_may_not_come_twice_is_not_kept(store: AnswerStore, folder: Path) -> None:
     failure = Failure("user", "a mistake")
     for answer in (
@@ -110,6 +133,25 @@ open("data.txt")
 print([os.path.relpath(path) for path in reads.paths], [before, reads.outside])
 """
     assert forked("-c", program).out == ("['data.txt', '.', 'absent'] ['', 'it starts other programs']\n")
+
+
+def test_a_folder_that_imports_list_has_a_key_of_its_own(tmp_path: Path) -> None:
+    for name in ("imported", "listed"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "imported" / "helper.py").write_text("")
+    program = f"""
+import importlib.metadata, os, sys
+from aotlens.session.script.file_reads import recording_file_reads
+os.chdir({str(tmp_path)!r})
+sys.path.insert(0, os.path.abspath("imported"))
+with recording_file_reads(True) as reads:
+    import helper
+    list(importlib.metadata.distributions(path=sys.path[:1]))
+    os.listdir("listed")
+folder = os.getcwd() + os.sep
+print([path.removeprefix(folder) for path in reads.paths])
+"""
+    assert forked("-c", program).out == "['imported/', 'imported/helper.py', 'listed']\n"
 
 
 def test_files_that_safetensors_opens_are_listed(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ import importlib.abc
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.machinery import FileFinder
 from types import ModuleType
 from typing import Any
 
+from aotlens.worker.answers import module_folder_key
 from aotlens.worker.stacks import is_user_file
 
 __all__ = ["FileReads", "files_of_run", "recording_file_reads"]
@@ -35,6 +37,8 @@ _NATIVE = ("h5py", "pyarrow", "lmdb", "cv2", "decord", "netCDF4")
 """Libraries whose native code opens files without audit events."""
 _OPENERS = {"safetensors": "safe_open"}
 """For such libraries with one function that opens files: its name.  Its first argument is the path."""
+_IMPORTERS = frozenset({FileFinder.find_spec.__globals__["__name__"], "importlib.metadata", "pkgutil"})
+"""Modules of Python that list a folder only to find modules, and packages with their versions."""
 _FOLDERS = frozenset({"os.listdir", "os.scandir"})
 _AUDITED = frozenset({"open", *_FOLDERS, *_NOT_LISTED})
 
@@ -44,7 +48,7 @@ class FileReads:
     """Records while the script runs; mutable."""
 
     paths: dict[str, None] = field(default_factory=dict)
-    """Absolute paths, in the order of the first read."""
+    """Absolute paths, or keys of folders that imports listed, in the order of the first read."""
     outside: str = ""
     """Why the next run may read something else; empty if there is no such reason."""
 
@@ -52,18 +56,23 @@ class FileReads:
         if event == "open":
             self._record_path(arguments[0], arguments[2])
         elif event in _FOLDERS:
-            self._record_path(arguments[0], 0)
+            self._record_path(arguments[0], 0, module_folder_key if _is_import() else str)
         elif event in _NOT_LISTED:
             self.outside = self.outside or _NOT_LISTED[event]
 
-    def _record_path(self, path: Any, flags: Any) -> None:
+    def _record_path(self, path: Any, flags: Any, key: Callable[[str], str] = str) -> None:
         if not isinstance(path, str | bytes | os.PathLike):  # a descriptor, opened by name before
             return
         if isinstance(flags, int) and flags & os.O_ACCMODE == os.O_WRONLY:
             return
         name = os.path.abspath(os.fsdecode(path))
         if not name.startswith(_NOT_FILES) and "/__pycache__" not in name and is_user_file(name):
-            self.paths[name] = None
+            self.paths[key(name)] = None
+
+
+def _is_import() -> bool:
+    """Return True if Python lists the folder of the current audit event to find modules or packages."""
+    return sys._getframe(3).f_globals.get("__name__") in _IMPORTERS
 
 
 _current: FileReads | None = None
