@@ -41,10 +41,12 @@ def main(words: Sequence[str] | None = None) -> int:
     store = Store(options.results)
     if options.quick:
         return _quick(chosen, store, options)
-    pending = list(chosen) if options.page_only else _pending(chosen, options)
-    if not options.page_only:
-        _run_all(pending, store, options)
-    rows = write_page(store, options, {program.name for program in pending})
+    if options.page_only:
+        replaced = list(chosen) if options.only else []
+    else:
+        replaced = _pending(chosen, options)
+        _run_all(replaced, store, options)
+    rows = write_page(store, options, {program.name for program in replaced})
     if outdated := _outdated(chosen, rows):
         print(f"rows of another engine or other libraries: {len(outdated)}; --outdated measures them again")
     failures = {
@@ -124,7 +126,11 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE")
     parser.add_argument("--rows", type=Path, default=ROWS, metavar="FILE", help="the published rows")
-    parser.add_argument("--page-only", action="store_true", help="run nothing, write the page")
+    parser.add_argument(
+        "--page-only",
+        action="store_true",
+        help="run nothing, write the page; stored results replace the rows of the programs that --only names",
+    )
     parser.add_argument("--list", action="store_true", help="print the programs and end")
     return parser.parse_args(words)
 
@@ -167,8 +173,8 @@ def _failures(judged: Judged) -> list[str]:
 def write_page(store: Store, options: argparse.Namespace, names: Collection[str] = ()) -> dict[str, Row]:
     """Write the page and its rows as data, and return the rows by program.
 
-    The stored results of the programs of these names replace published rows; a result of another run may be
-    older than its row.
+    The stored results of the programs of these names replace published rows; any other result may be older
+    than its row.
     """
     programs = find_programs()
     rows = read_rows(options.rows, programs)

@@ -140,7 +140,10 @@ def test_an_older_result_of_this_machine_does_not_replace_a_newer_row(
     published = (elsewhere / "rows.json").read_text()
     (tmp_path / "rows.json").write_text(published)
     start(tmp_path, "--only", "first")
+    start(tmp_path, "--page-only")
     assert (tmp_path / "rows.json").read_text() == published
+    start(tmp_path, "--page-only", "--only", "first")
+    assert (tmp_path / "rows.json").read_text() != published
 
 
 def test_a_changed_program_has_no_published_row(corpus: list[str], tmp_path: Path) -> None:
