@@ -28,6 +28,7 @@ AUTOGRAD_ERRORS = (
     "is not implemented",  # "derivative for … is not implemented"
     "and its base or another view of its base has been modified inplace",
     "Trying to backward through the graph a second time",
+    "input_is_complex == grad_is_complex",  # a complex gradient for a real tensor
 )
 
 SUBCLASS_ERRORS = (

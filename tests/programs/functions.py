@@ -117,6 +117,20 @@ class NoneGradient(Function):
         return grads[0], None
 
 
+class ComplexFactor(Function):
+    """The backward does not take the real part, which autograd refuses."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: Tensor) -> Tensor:
+        ctx.save_for_backward(factor)
+        return x * factor
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (factor,) = ctx.saved_tensors
+        return grads[0] * factor.conj(), None
+
+
 class MutatesSavedInput(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, state: Tensor) -> Tensor:
@@ -316,6 +330,11 @@ def function_once_differentiable(x: Tensor) -> Tensor:
 @cases(lambda: (leaf(3, 4), leaf(3, 4)))
 def function_with_none_gradient(x: Tensor, y: Tensor) -> Tensor:
     return NoneGradient.apply(x, y)
+
+
+@cases(lambda: (leaf(3, 4), torch.view_as_complex(plain(3, 4, 2))), "dynamic")
+def function_with_a_complex_gradient_of_a_real_input(x: Tensor, y: Tensor) -> Tensor:
+    return ComplexFactor.apply(x, y)
 
 
 @cases(lambda: (leaf(3, 4), plain(3, 4)))
