@@ -58,8 +58,8 @@ class Guards:
         self._builder = builder
         self._captured = captured
         self._meta = meta
-        self._names = arguments
-        self._text_names = names
+        self._arguments = arguments
+        self._names = names
         self._checks = Checks(builder, captured.subject.name)
         self._alias_guards = AliasGuards(self._checks, captured, meta, arguments)
         self._sizes: dict[str, str] = {}
@@ -108,7 +108,7 @@ class Guards:
             self._alias_guards.write_overlaps()
 
     def _inputs(self) -> list[tuple[str, CapturedInput]]:
-        return list(zip(self._names, self._captured.flat_inputs, strict=False))
+        return list(zip(self._arguments, self._captured.flat_inputs, strict=False))
 
     def _plain_values(self) -> None:
         """Check the arguments that are no tensors: constants, and the types of numbers."""
@@ -125,13 +125,13 @@ class Guards:
             if other := self._other_value(name, value, node_name(captured_input.slot.name)):
                 self._checks.raise_if(other, "ValueError", wanted, name)
             elif isinstance(value, torch.nn.Module):
-                known = self._text_names.object(value, node_name(captured_input.slot.name))
+                known = self._names.object(value, node_name(captured_input.slot.name))
                 message = f"`{captured_input.slot.name}` must be the module that it was compiled for, got "
                 self._checks.raise_if(
                     f"{name} is not {known}", "ValueError", message, f"type({name}).__name__"
                 )
             elif self._is_written_through(value):
-                known = self._text_names.object(value, node_name(captured_input.slot.name))
+                known = self._names.object(value, node_name(captured_input.slot.name))
                 message = f"`{captured_input.slot.name}` must be the object that it was compiled for, got "
                 self._checks.raise_if(
                     f"{name} is not {known}", "ValueError", message, f"type({name}).__name__"
@@ -152,16 +152,16 @@ class Guards:
         if isinstance(value, (torch.dtype, torch.device)):
             return f"{name} != {literal(value, Names())}"
         if isinstance(value, (set, frozenset)):
-            return f"{name} != {self._text_names.object(type(value)(value), base)}"
+            return f"{name} != {self._names.object(type(value)(value), base)}"
         if isinstance(value, (torch.nn.Module, torch.SymInt)) or not is_value(value):
             return ""
         kind = type(value).__name__
         if isinstance(value, WRITTEN_CHECK):
             if type(value) not in WRITTEN_CHECK:  # a member of an enum, a NumPy number
-                kind = self._text_names.object(type(value), node_name(kind))
+                kind = self._names.object(type(value), node_name(kind))
             other = f"repr({name}) != {repr(value)!r}" if is_compared_by_repr(value) else ""
             return f"type({name}) is not {kind} or {other or f'{name} != {literal(value, Names())}'}"
-        known = self._text_names.object(value, base)
+        known = self._names.object(value, base)
         return f"type({name}) is not type({known}) or {name} != {known}"
 
     def _is_written_through(self, value: Any) -> bool:
@@ -225,7 +225,7 @@ class Guards:
                 continue
             other = "not " if captured_input.argument.is_inference() else ""
             message = f"`{captured_input.slot.name}`, which is written to, is {other}an inference tensor"
-            self._checks.raise_if(f"{other}{self._names[info.index]}.is_inference()", error, message)
+            self._checks.raise_if(f"{other}{self._arguments[info.index]}.is_inference()", error, message)
 
     def _may_change_layout(self, index: int, captured_input: CapturedInput) -> bool:
         """Return True if it is the module's own tensor and a call may change its storage or geometry."""
@@ -236,7 +236,7 @@ class Guards:
 
     def _wrapper(self, name: str, captured_input: CapturedInput, wrapped: Wrapped) -> None:
         """Check for the same subclass, with the same metadata, around tensors of the same sizes."""
-        kind = self._text_names.object(wrapped.meta.kind, wrapped.meta.name)
+        kind = self._names.object(wrapped.meta.kind, wrapped.meta.name)
         message = f"`{captured_input.slot.name}` must be a `{wrapped.meta.name}`, got a "
         self._checks.raise_if(f"type({name}) is not {kind}", "TypeError", message, f"type({name}).__name__")
         attributes = [part for part, _ in wrapped.parts]
@@ -245,9 +245,7 @@ class Guards:
         self._checks.raise_if(f"{actual} != {attributes}", "TypeError", message, actual)
         has_known_sizes = all(isinstance(size, int) for size in wrapped.meta.size)
         if wrapped.meta.context is not None and (has_known_sizes or is_plain(wrapped.meta.context)):
-            condition = (
-                f"{name}.__tensor_flatten__()[1] != {context_text(wrapped.meta.context, self._text_names)}"
-            )
+            condition = f"{name}.__tensor_flatten__()[1] != {context_text(wrapped.meta.context, self._names)}"
             message = f"`{captured_input.slot.name}` must have the metadata that it was compiled for, got "
             self._checks.raise_if(condition, "TypeError", message, f"{name}.__tensor_flatten__()[1]")
         for path, node in wrapped.leaves():
@@ -299,7 +297,7 @@ class Guards:
         `what` names the value in the message: size, stride or number.
         """
         if is_ragged(size):
-            self._text_names.ragged.setdefault(str(size), source)
+            self._names.ragged.setdefault(str(size), source)
             return
         expression = size.node.expr
         if expression.is_symbol and str(expression) not in self._sizes:
@@ -308,12 +306,9 @@ class Guards:
         elif checked and {str(symbol) for symbol in expression.free_symbols} <= self._sizes.keys():
             symbols = sorted(str(symbol) for symbol in expression.free_symbols)
             where = "".join(f" ({name} is `{self._sizes[name]}`)" for name in symbols)
-            what = (
-                f"`{captured_input.slot.name}`"
-                if what == "number"
-                else f"a {what} of `{captured_input.slot.name}`"
-            )
-            message = f"{what} must be {expression}{where}, got "
+            user_name = f"`{captured_input.slot.name}`"
+            subject = user_name if what == "number" else f"a {what} of {user_name}"
+            message = f"{subject} must be {expression}{where}, got "
             self._checks.raise_if(
                 f"{source} != {_expression_text(expression)}", "ValueError", message, source
             )

@@ -26,20 +26,27 @@ FAR = 1 << 20
 """More than the number of writes that a caller makes to one tensor."""
 
 
-def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta, names: list[str]) -> None:
-    """Bump, before the graph, the versions of inputs of which only a view changes its sizes or strides."""
-    raised = [
-        info
-        for info in meta.inputs
-        if info.version_bumps and (not info.is_mutated or changes_metadata_only(info))
-    ]
-    joined = _overlapping_written_back(meta)
-    if not raised and not joined:
+METADATA_REASON = "sizes or strides of an input change, for which autograd raises the version counter"
+VIEW_REASON = "a view of an input changes its sizes or strides, for which autograd raises the version counter"
+OVERLAP_REASON = "overlapping inputs are written through their base, which may not raise the counter of each"
+
+
+def write_versions_before_graphs(builder: TextBuilder, meta: ViewAndMutationMeta, names: list[str]) -> None:
+    """Bump the versions of inputs of which only the sizes or strides change, or those of a view of them.
+
+    It happens before the graphs run, so that what they save of such an input stays valid, as in eager.  The
+    versions of overlapping inputs are read here, and compared by `write_versions` after the graphs.
+    """
+    reshaped = [info for info in meta.inputs if info.version_bumps and changes_metadata_only(info)]
+    viewed = [info for info in meta.inputs if info.version_bumps and not info.is_mutated]
+    overlapping = _overlapping_written_back(meta)
+    reasons = {METADATA_REASON: reshaped, VIEW_REASON: viewed, OVERLAP_REASON: overlapping}
+    if not any(reasons.values()):
         return
-    reason = "a view of the input changes its sizes or strides, for which autograd raises the version counter"
-    with builder.step("raise versions of unwritten inputs", reason):
-        _increment(builder, raised, names)
-        for info in joined:
+    reason = "; ".join(reason for reason, infos in reasons.items() if infos)
+    with builder.step("raise version counters before the graphs", reason):
+        _increment(builder, [*reshaped, *viewed], names)
+        for info in overlapping:
             builder.add(f"version_{info.index} = {names[info.index]}._version")
 
 

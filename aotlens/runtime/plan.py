@@ -51,12 +51,12 @@ class CreateSyntheticBases(Part):
     """Overlapping inputs get the tensor under them."""
 
 
-class BumpUnwrittenVersions(Part):
-    """Inputs of which only a view changes count a write before the graphs run."""
+class BumpVersionsBeforeGraphs(Part):
+    """Version counters of inputs of which only the sizes or strides change, or those of a view of them."""
 
 
 class CreateLeaves(Part):
-    """Leaves that the function creates, and that autograd must lead gradients to."""
+    """Leaves that the function creates; one leaf if outputs require grad and no input gets a gradient."""
 
 
 class RunGraphs(Part):
@@ -68,7 +68,7 @@ class CreateInferenceTensors(Part):
 
 
 class ReturnOutputs(Part):
-    """Gradients in `.grad`, side effects, and the caller's output structure."""
+    """Side effects on Python state, and the caller's output structure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ def wrapper_plan(parts: Partitioned, reshaped: tuple[InputAliasInfo, ...]) -> tu
         UnpackArguments(),
         CheckArguments(),
         CreateSyntheticBases(),
-        BumpUnwrittenVersions(),
+        BumpVersionsBeforeGraphs(),
         *planner.before_the_graphs(),
         CreateLeaves(),
         RunGraphs(),

@@ -35,12 +35,12 @@ from aotlens.runtime.mutations import (
     write_data_copy,
     write_geometry_change,
     write_versions,
-    write_versions_of_unwritten,
+    write_versions_before_graphs,
 )
 from aotlens.runtime.output_views import OutputAliases
 from aotlens.runtime.plan import (
-    BumpUnwrittenVersions,
     BumpVersions,
+    BumpVersionsBeforeGraphs,
     CheckArguments,
     CopyBack,
     CreateInferenceTensors,
@@ -148,8 +148,8 @@ class WrapperText:
                 self._check_arguments()
             case CreateSyntheticBases():
                 write_bases(self._builder, self._captured, self.arguments)
-            case BumpUnwrittenVersions():
-                write_versions_of_unwritten(self._builder, self._meta, self.arguments)
+            case BumpVersionsBeforeGraphs():
+                write_versions_before_graphs(self._builder, self._meta, self.arguments)
             case CreateLeaves():
                 write_leaves(self._builder, self._parts, self._names, self.arguments)
             case RunGraphs():

@@ -22,6 +22,8 @@ from aotlens.unsupported import unsupported
 ANCHOR = "anchor"
 """A leaf for functions without an input that gets a gradient, so that outputs can require grad."""
 
+ANCHOR_REASON = "no input gets a gradient, but outputs require grad"
+
 
 def reshaped_leaves(parts: Partitioned) -> tuple[InputAliasInfo, ...]:
     """Return the leaves that have other sizes, and so gradients of other sizes, after the call."""
@@ -99,11 +101,12 @@ def write_leaf_output(builder: TextBuilder, parts: Partitioned, info: OutputAlia
 
 
 def write_leaves(builder: TextBuilder, parts: Partitioned, names: Names, arguments: list[str]) -> None:
-    """Write the lines that make the leaves."""
+    """Write the lines that make the leaves of `created_leaves`."""
     leaf_names = created_leaves(parts)
     if not leaf_names:
         return
-    with builder.step("make leaves", "the function calls requires_grad_ itself"):
+    reason = ANCHOR_REASON if leaf_names == [ANCHOR] else "the function calls requires_grad_ itself"
+    with builder.step("make leaves", reason):
         if leaf_names == [ANCHOR]:
             builder.add(f"{ANCHOR} = torch.empty(0, requires_grad=True)")
         for info in leaf_outputs(parts):

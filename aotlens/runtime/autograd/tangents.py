@@ -1,4 +1,4 @@
-"""Module text that coerces tangents to the strides and subclass that the backward was traced for.
+"""Module text of the backward's tangents: zeros where undefined, the traced strides and subclasses.
 
 Invariant: a tangent of another subclass is coerced by the subclass itself, or rejected with the name of the
 method that the subclass lacks.
@@ -68,7 +68,10 @@ class TangentText:
 
 
 class BackwardWrappers:
-    """Writes what wrappers need in one target's backward; nothing for plain tensors."""
+    """Writes how one target's backward receives tangents and returns gradients, plain or wrappers.
+
+    For plain tensors it writes only zeros, and the check that they are no wrappers where one would fail.
+    """
 
     def __init__(self, parts: Partitioned, names: Names, compiled: bool = False) -> None:
         self._parts = parts
