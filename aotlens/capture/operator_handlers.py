@@ -26,8 +26,7 @@ from aotlens.capture.mutations.writability import is_writable_outside_inference_
 from aotlens.capture.operator_fixes import without_unread
 from aotlens.capture.operators import Kind, Operator, aten, describe, is_builtin, with_dtype
 from aotlens.capture.result_fixes import (
-    FILLING_OPS,
-    MULTIPLYING_OPS,
+    SELECT,
     as_boolean_mask,
     is_evenly_divided_gradient,
     is_random_mask,
@@ -58,8 +57,8 @@ def _pure(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwarg
     if any(isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor for arg in args):
         args = tuple(_as_fake(recorder, arg) for arg in args)
     node_args = tuple([recorder.argument(arg) for arg in args])
-    if recorder.in_backward and func is MULTIPLYING_OPS and is_evenly_divided_gradient(*node_args):
-        return _pure(recorder, FILLING_OPS, describe(FILLING_OPS), (*args, 0), {})
+    if recorder.in_backward and is_evenly_divided_gradient(func, node_args):
+        return _pure(recorder, SELECT, describe(SELECT), (*args, 0), {})
     try:
         run = operator.fake or func
         result = run(*args, **(without_generators(kwargs) if kwargs and operator.random else kwargs))

@@ -80,13 +80,20 @@ def as_boolean_mask(recording: Recording, mask: Node) -> Node:
         recording.origin = origin
 
 
-MULTIPLYING_OPS = aten.mul.Tensor
-FILLING_OPS = aten.where.ScalarOther
+SELECT = aten.where.ScalarOther
+"""What replaces the product for which `is_evenly_divided_gradient` is True."""
 
 
-def is_evenly_divided_gradient(mask: Any, share: Any) -> bool:
-    """Return True if a product's factors, as nodes, are a mask and the gradient divided by the mask's sum."""
-    if type(mask) is not Node or mask.val.dtype is not torch.bool or type(share) is not Node:
+def is_evenly_divided_gradient(func: Any, factors: tuple[Any, ...]) -> bool:
+    """Return True for the gradient of `max()` and its like: a mask times the gradient divided by its sum.
+
+    On fake tensors autograd multiplies; on real ones on CUDA alone.  Elsewhere it fills zeros, which differ
+    from the product if the gradient is infinite.
+    """
+    if func is not aten.mul.Tensor or not all(type(factor) is Node for factor in factors):
+        return False
+    mask, share = factors
+    if mask.val.dtype is not torch.bool or mask.val.device.type == "cuda":
         return False
     count = share.args[1] if share.op is aten.div.Tensor else None
     return type(count) is Node and count.op is aten.sum.default and count.args[0] is mask

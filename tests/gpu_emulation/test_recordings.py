@@ -11,6 +11,7 @@ from torch.nn import functional
 from aotlens.compiled import Compiled
 from aotlens.errors import UnsupportedError, UserError
 from aotlens.gpu_emulation.contexts import emulating
+from aotlens.ir.program import op_name
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 
@@ -79,6 +80,19 @@ def test_a_script_may_ask_a_fake_tensor_for_its_device() -> None:
     with emulating("h100", fake=False):
         x = torch.ones(3, device="cuda")
         assert recorded(branching, x).call(x).tolist() == [2.0, 2.0, 2.0]
+
+
+def test_the_gradient_of_a_maximum_is_a_product_on_a_gpu_alone() -> None:
+    """Eager multiplies on CUDA and fills zeros on the CPU, which differs if the gradient is infinite."""
+
+    def operators(device: str) -> set[str]:
+        x = torch.ones(3, device=device, requires_grad=True)
+        backward = (node for node in recorded(torch.max, x).joint.program.nodes if node.origin.backward)
+        return {op_name(node.op) for node in backward} & {"aten.mul.Tensor", "aten.where.self"}
+
+    with emulating("h100", fake=False):
+        assert operators("cuda") == {"aten.mul.Tensor"}
+        assert operators("cpu") == {"aten.where.self"}
 
 
 class Mixed(nn.Module):
