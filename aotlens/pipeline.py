@@ -115,9 +115,9 @@ def _capture(call: DirectCall, compilation: Compilation, int_symbols: bool) -> t
 
 def _compile_graph(call: GraphCall, compilation: Compilation) -> Compiled:
     with compilation.clock.stage("capture"):
-        fixed_floats = compilation.options.for_inductor  # its graphs cannot read a number out of a tensor
+        as_tensors = compilation.options.for_inductor  # its graphs cannot read a float from a tensor
         decompositions, split = compilation.decompositions, compilation.split_region
-        captured, builder = capture_graph_module(call, decompositions, split, fixed_floats=fixed_floats)
+        captured, builder = capture_graph_module(call, decompositions, split, floats_as_tensors=as_tensors)
     return _compile_captured(captured, builder, compilation)
 
 

@@ -72,11 +72,11 @@ def graph_call(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> GraphCall:
 
 
 def capture_graph_module(
-    call: GraphCall, decompositions: Decompositions, split_region: SplitRegion, *, fixed_floats: bool
+    call: GraphCall, decompositions: Decompositions, split_region: SplitRegion, *, floats_as_tensors: bool
 ) -> tuple[Captured, Recorder]:
     """Run Dynamo's graph once on fake tensors; inputs and outputs are flat.
 
-    With `fixed_floats` the graph reads no Python number: see `aotlens.capture.symbols.float_inputs`.
+    With `floats_as_tensors` the graph reads no Python float: see `aotlens.capture.symbols.float_inputs`.
     """
     settings = Settings(call.fake_mode, decompositions, call.dynamic, split_region=split_region)
     gm, owned = call.graph, call.owned
@@ -84,7 +84,7 @@ def capture_graph_module(
     def run(recorder: Recorder, inputs: tuple[OpenInput, ...]) -> Any:
         flat = [captured_input.argument for captured_input in inputs]
         attributes = dict(zip(map(id, owned.values()), flat, strict=False))
-        recorder.fixed_floats = fixed_floats
+        recorder.floats_as_tensors = floats_as_tensors
         return _Runner(gm, recorder, attributes).run(*_with_ragged_sizes(gm, flat[len(owned) :]))
 
     flat_call = FlatCall(list(call.values), call.slots, None, run)

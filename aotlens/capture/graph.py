@@ -40,8 +40,8 @@ class Recording:
 
     current_inputs: Any = None
     """While the backward is recorded: the inputs as the user's backward code reads them."""
-    fixed_floats = False
-    """Whether the graph must not read Python numbers: see `aotlens.capture.symbols.float_inputs`."""
+    floats_as_tensors = False
+    """Whether the graph must not read Python floats: see `aotlens.capture.symbols.float_inputs`."""
     is_replay: bool = False
     """Whether it replays another recording."""
     events = Events()
@@ -69,7 +69,7 @@ class Recording:
         self.on_data_dependent_number: Callable[[], None] = lambda: None
         """Called when a data-dependent number appears."""
         self.floats: Floats | None = None
-        """The symbolic floats; set when `fixed_floats` holds and a float argument appears."""
+        """The symbolic floats; set when `floats_as_tensors` holds and a float argument appears."""
         self.known_values: dict[Node, Any] = {}
         """Values that are the same at every call; None for those that only a call determines."""
         self.real_tensors = RealTensors(self)

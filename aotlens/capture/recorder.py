@@ -270,7 +270,7 @@ class Recorder(Recording, TorchDispatchMode):
     def subgraph_recorder(self) -> "Recorder":
         body = Recorder(self.fake_mode, self.decompositions, self.origins.boundary)
         body.is_subgraph, body.on_data_dependent_number = True, self.on_data_dependent_number
-        body.fixed_floats = self.fixed_floats
+        body.floats_as_tensors = self.floats_as_tensors
         body._names, body.regions, body.split_region = self._names, self.regions, self.split_region
         body.origins = Origins(self.origins.boundary, caller=self.origin)
         return body

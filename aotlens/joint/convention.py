@@ -107,21 +107,24 @@ def with_node_metadata(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
-    """Return synthetic bases, then all other flat inputs but duplicates; the graph reads no plain values."""
+    """Return synthetic bases, then all other flat inputs but duplicates.
+
+    Plain values among them are inputs that no node reads.
+    """
     others = (*BACKWARD_INPUTS, SyntheticBase, RngState)
     graph_inputs = [item for item in joint.program.inputs if not isinstance(item.slot, others)]
     ordered = [item for item in joint.program.inputs if isinstance(item.slot, SyntheticBase)]
-    waiting = [
+    plain_inputs = [
         ProgramInput(Node(f"plain_{index}", None, (), {}, flat.argument, Origin(NO_ORIGIN, "")), flat.slot)
         for index, flat in enumerate(joint.captured.inputs)
         if flat.node is None and flat.duplicate_of is None and not flat.is_tensor
     ]
     for item in graph_inputs:
         if isinstance(item.slot, FlatInput):
-            while waiting and getattr(waiting[0].slot, "index", 0) < item.slot.index:
-                ordered.append(waiting.pop(0))
+            while plain_inputs and getattr(plain_inputs[0].slot, "index", 0) < item.slot.index:
+                ordered.append(plain_inputs.pop(0))
         ordered.append(item)
-    return (*ordered, *waiting)
+    return (*ordered, *plain_inputs)
 
 
 def forward_inputs(joint: JointProgram) -> tuple[ProgramInput, ...]:

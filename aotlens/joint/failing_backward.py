@@ -83,7 +83,7 @@ def run_backward(
         if not rest or not is_unchanged():
             return Attempt(None, failing)
         gradients, still_failing = _run(recorder, outputs, run, rest)
-    except Exception:  # noqa: BLE001 - of a result that may never be differentiated
+    except Exception:  # noqa: BLE001 - of an output that the caller may never differentiate
         return Attempt(None, failing)
     return Attempt(None, failing) if still_failing is not None else Attempt(gradients, failing, alone)
 
@@ -106,7 +106,10 @@ def _run(
 
 
 def _check_storage_swap(recorder: Recorder, error: Exception) -> None:
-    """Raise UnsupportedError if the backward reads a tensor whose swapped storage has other sizes."""
+    """Raise UnsupportedError for torch's own error in a backward after a storage swap.
+
+    Such a backward reads a saved tensor on its new storage, whose sizes may be others.
+    """
     if recorder.events.has(EventKind.STORAGE_SWAP) and isinstance(error, RuntimeError):
         raise unsupported("failing-backward-after-storage-swap", recorder.span, error=error) from error
 

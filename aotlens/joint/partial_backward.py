@@ -60,7 +60,7 @@ def guard_count(recorder: Recorder) -> int:
 
 
 def alias_of(recorder: Recorder, node: Node) -> Any:
-    """Return a tracked fake tensor that is a separate object for a tangent's node."""
+    """Return a new fake tensor that the recording tracks as the node's value, on a storage of its own."""
     alias = node.val.detach()
     recorder.track(alias, Storage(node, alias))
     return alias

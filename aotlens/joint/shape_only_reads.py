@@ -74,7 +74,8 @@ def without_shape_only_reads(
 ) -> tuple[tuple[Node, ...], dict[int, Node]]:
     """Replace values that backward operators read only for their sizes, where nothing else needs the values.
 
-    Returns the new nodes, and those that stand for others, by the identity of these.
+    `handed_out` are the forward's outputs, which the caller holds.  Return the new nodes, and the replacement
+    of each node that changed, by its identity.
     """
     backward = [node for node in nodes if node.origin.backward]
     args_of: dict[int, tuple[Any, ...]] = {}
@@ -100,7 +101,10 @@ def without_shape_only_reads(
 def _with_arguments(
     nodes: tuple[Node, ...], args_of: dict[int, tuple[Any, ...]], size_only: dict[int, Node]
 ) -> tuple[tuple[Node, ...], dict[int, Node]]:
-    """Give nodes other arguments, by identity, and put the node with the sizes that it reads before each."""
+    """Apply the new arguments `args_of`, and insert each reader's `size_only` node before it.
+
+    Both are by the reader's identity.  Return the nodes and the replacements, as `without_shape_only_reads`.
+    """
     first = next(index for index, node in enumerate(nodes) if id(node) in args_of)
     replacements: dict[int, Node] = {}
     new_nodes = list(nodes[:first])

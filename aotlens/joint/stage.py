@@ -44,16 +44,14 @@ from aotlens.joint.shape_only_reads import without_shape_only_reads
 
 
 def build_joint(
-    captured: Captured, builder: Recorder, meta: ViewAndMutationMeta, every_result: bool = False
+    captured: Captured, builder: Recorder, meta: ViewAndMutationMeta, every_output: bool = False
 ) -> JointProgram:
-    """Record the backward, if anything needs one, and assemble the program.
+    """Record the backward, if anything needs one, and assemble the program; the builder gets its nodes.
 
-    Its nodes are added to the builder.
-
-    With `every_result` the aliases that the wrapper regenerates are graph outputs too.
+    With `every_output` the aliases that the wrapper regenerates are graph outputs too.
     """
     outputs = forward_outputs(captured, builder, meta)
-    aliases = alias_values(captured, builder, meta) if every_result else ()
+    aliases = alias_values(captured, builder, meta) if every_output else ()
     wanted = wanted_gradients(captured, meta)
     differentiable = [output for output in outputs if output.differentiable]
     training = bool(differentiable)
@@ -111,7 +109,7 @@ def _differentiable(outputs: Iterable[ForwardOutput]) -> Iterator[bool]:
 def _final_nodes(
     builder: Recorder, backward: Backward, outputs: Sequence[ForwardOutput]
 ) -> tuple[tuple[Node, ...], dict[int, Node]]:
-    """Return the program's nodes, and those that stand for recorded ones, by the identity of these."""
+    """Return the program's nodes, and the replacement of each recorded node that changed, by its identity."""
     nodes, restored = tuple(builder.nodes), backward.restored
     if restored:
         nodes, restored = with_replaced_values(nodes, restored)

@@ -1,7 +1,7 @@
 """State that a call advances and no name reaches: iterators, context variables, Python's and numpy's RNG.
 
 Invariant: a function that advances such state is unsupported, since a compiled call would repeat the
-recording's numbers and items; generators and context variables are restored.
+recording's numbers and items.  RNG state and context variables are restored; an iterator cannot be rewound.
 """
 
 import random
@@ -28,6 +28,7 @@ class HiddenState:
     state: Any
     """A value that differs after the object was advanced."""
     now: Callable[[], Any]
+    """Returns that value as it is at the time of the call."""
     restore_state: Callable[[], object] | None
     """None for an iterator, which cannot be rewound."""
 

@@ -89,14 +89,15 @@ class OuterSymbols:
         return replace(program, inputs=(*first, *more))
 
     def _operand(self, number: Any) -> Any:
+        """Return the operand for an outer symbol: a size itself; for a float, a tensor of the outer graph."""
         if isinstance(number, torch.SymInt):
             return number
-        recording, func, kind = self._recording, aten.scalar_tensor.default, {"dtype": torch.float64}
-        node = recording.emit(func, recording.symbols.value(number), **kind)
+        recording, func, kwargs = self._recording, aten.scalar_tensor.default, {"dtype": torch.float64}
+        node = recording.emit(func, recording.symbols.value(number), **kwargs)
         operand = node.val.detach()
         recording.track(operand, Storage(node, operand))
         if not recording.in_backward:
-            recording.add_call((func, (number,), kind, operand, recording.origin))
+            recording.add_call((func, (number,), kwargs, operand, recording.origin))
         return operand
 
 

@@ -1,6 +1,7 @@
 """Float arguments as zero-dimensional tensors, and floats that Dynamo's graphs read from tensors.
 
-Invariant: the graph never reads a Python float from a tensor.
+Invariant: where `Recording.floats_as_tensors` holds (for Inductor), the graph never reads a Python float from
+a tensor: operators in `FORMS` take the tensor itself, and for all others the float is specialised.
 """
 
 import operator
@@ -138,11 +139,14 @@ def _has_float(values: Any) -> bool:
 
 
 class FloatRunner(LocatedRunner):
-    """Runs a Dynamo graph on a recorder that may have `fixed_floats`."""
+    """Runs a Dynamo graph, and records each number that it reads from a tensor.
+
+    A float is no node of the graph if the recorder has `floats_as_tensors`: its tensor replaces it.
+    """
 
     def run_node(self, n: fx.Node) -> Any:
         number = self._known_number(n)
-        if isinstance(number, torch.SymFloat) and self.recorder.fixed_floats:
+        if isinstance(number, torch.SymFloat) and self.recorder.floats_as_tensors:
             floats = self.recorder.floats = self.recorder.floats or Floats(self.recorder)
             floats.define(number, self.env[n.args[0]])  # type: ignore[index]
             return number
