@@ -175,6 +175,31 @@ print([name for name in names if name.endswith(".safetensors")], repr(reads.outs
     assert forked("-c", program).out == "['model.safetensors', 'other.safetensors'] ''\n"
 
 
+def test_pyarrow_counts_once_it_has_read_a_table(tmp_path: Path) -> None:
+    """As a library whose memory pool and `memory_map` are those of pyarrow."""
+    library = tmp_path / "pyarrow"
+    library.mkdir()
+    (library / "__init__.py").write_text("from pyarrow.lib import *\ndef memory_map(path): ...\n")
+    (library / "lib.py").write_text(
+        "class Pool:\n    peak = 128\n    def max_memory(self): return self.peak\n"
+        "def default_memory_pool(): return Pool()\n"
+    )
+    program = f"""
+import os, sys
+from aotlens.session.script.file_reads import recording_file_reads
+os.chdir({str(tmp_path)!r})
+sys.path.insert(0, os.getcwd())
+with recording_file_reads(True) as reads:
+    import pyarrow
+    pyarrow.memory_map("mapped.arrow")
+with recording_file_reads(True) as later:
+    pyarrow.Pool.peak = 384
+mapped = [os.path.basename(path) for path in reads.paths if path.endswith(".arrow")]
+print(mapped, [reads.outside, later.outside])
+"""
+    assert forked("-c", program).out == "['mapped.arrow'] ['', 'pyarrow opens files itself']\n"
+
+
 def test_a_client_that_forgets_leaves_nothing_on_disk(store: AnswerStore) -> None:
     store.store.put("answers", "ab" * 32, {})
     WorkerClient().forget()

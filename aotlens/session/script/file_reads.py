@@ -33,10 +33,12 @@ _NOT_LISTED = {
     "os.forkpty": "it starts other processes",
 }
 """Audit events after which the same script may behave differently."""
-_NATIVE = ("h5py", "pyarrow", "lmdb", "cv2", "decord", "netCDF4")
+_NATIVE = ("h5py", "lmdb", "cv2", "decord", "netCDF4")
 """Libraries whose native code opens files without audit events."""
-_OPENERS = {"safetensors": "safe_open"}
-"""For such libraries with one function that opens files: its name.  Its first argument is the path."""
+_OPENERS = {"safetensors": "safe_open", "pyarrow": "memory_map"}
+"""For such libraries the function that opens files without reading them: its first argument is the path."""
+_IDLE_BYTES = 256
+"""More than pyarrow allocates when it is only imported, as by transformers; a table of one row needs 384."""
 _IMPORTERS = frozenset({FileFinder.find_spec.__globals__["__name__"], "importlib.metadata", "pkgutil"})
 """Modules of Python that list a folder only to find modules, and packages with their versions."""
 _FOLDERS = frozenset({"os.listdir", "os.scandir"})
@@ -86,7 +88,7 @@ def _audit_hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 class _OpenerFinder(importlib.abc.MetaPathFinder):
-    """Wraps the openers of a library as soon as it is imported; finds no module itself."""
+    """Wraps the opener of a library as soon as it is imported; finds no module itself."""
 
     def find_spec(
         self, fullname: str, path: Any, target: Any = None
@@ -115,7 +117,7 @@ def _record_opener(module: ModuleType) -> None:
 
     @functools.wraps(opened, updated=())
     def recording(*args: Any, **kwargs: Any) -> Any:
-        path = next(iter((*args, kwargs.get("filename"))))
+        path = next(iter((*args, kwargs.get("filename", kwargs.get("path")))))
         if _current is not None and path is not None:
             _current.record("open", (path, None, os.O_RDONLY))
         return opened(*args, **kwargs)
@@ -151,5 +153,16 @@ def recording_file_reads(is_enabled: bool) -> Iterator[FileReads]:
     finally:
         _current = before
         native = next((name for name in _NATIVE if name in sys.modules), None)
+        if native is None and _has_read_tables():
+            native = "pyarrow"
         if native is not None:
             reads.outside = reads.outside or f"{native} opens files itself"
+
+
+def _has_read_tables() -> bool:
+    """Return True if pyarrow may have read a file: its own memory has held data."""
+    native = sys.modules.get("pyarrow.lib")
+    if native is None:
+        return False
+    peak = native.default_memory_pool().max_memory()
+    return peak is None or peak > _IDLE_BYTES
