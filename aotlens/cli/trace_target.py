@@ -47,6 +47,8 @@ def trace_target(
         answer = _traced(request, time_limit_s)
         if store is not None:
             store.add(request, answer, started)
+            if answer.outside:
+                say(f"aotlens: the script is retraced each time: {answer.outside}")
     if answer.output:
         say(answer.output.removesuffix("\n"))
     report = decode(answer.report) if answer.report is not None else None

@@ -65,6 +65,14 @@ def test_the_second_time_nothing_is_traced(script: Path) -> None:
 
 
 @pytest.mark.rotates
+def test_a_script_that_is_traced_each_time_says_why(script: Path) -> None:
+    script.write_text("import os\nos.system('true')\n" + script.read_text())
+    first, again = (aotlens("inspect", script) for _ in range(2))
+    assert (first.code, again.code) == (0, 0)
+    assert first.err == again.err == "aotlens: the script is retraced each time: it starts other programs\n"
+
+
+@pytest.mark.rotates
 def test_a_damaged_entry_is_traced_again_and_told_to_who_asks(
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
