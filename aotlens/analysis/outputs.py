@@ -103,8 +103,12 @@ def analyse_outputs(
 
 
 def _check_outputs(captured: Captured) -> None:
+    arguments = {id(captured_input.argument) for captured_input in captured.inputs}
     for value in captured.outputs:
         if type(value) is FakeTensor or is_wrapper(value):
+            is_frozen = isinstance(value, torch.nn.Parameter) and not value.requires_grad
+            if is_frozen and id(value) not in arguments:
+                raise unsupported("frozen-parameter", captured.subject.span)
             check_view_storage(captured, value)
             storage = captured.recorded.tracked(value).storage
             if _input_storage_inside(captured, value, storage) is None:

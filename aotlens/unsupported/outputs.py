@@ -110,6 +110,11 @@ CASES = (
         "return tensors in tuples, lists or dicts, or register the class with pytree",
     ),
     Case(
+        "frozen-parameter",
+        "an output that is an `nn.Parameter` of the function's own, and does not require grad",
+        "return the tensor, and call `nn.Parameter` outside of the function",
+    ),
+    Case(
         "inference-output-with-grad",
         "an output that is created under `inference_mode` and requires grad",
         "create it under `torch.no_grad()`",

@@ -613,3 +613,16 @@ def other_sizes_for_what_batch_norm_saved() -> nn.Module:
 def as_strided_after_a_write_to_the_diagonal(x: Tensor) -> Tensor:
     x.diagonal().fill_(1)
     return x.as_strided(x.size(), x.stride()).sin()
+
+
+@cases(lambda: (plain(4, 4),), refused="frozen-parameter")
+def parameter_without_gradient(x: Tensor) -> Tensor:
+    weight = nn.Parameter(x.t())
+    weight.requires_grad_(False)
+    return weight
+
+
+@cases(lambda: (nn.Parameter(plain(4, 4), requires_grad=False),))
+def frozen_parameter_given_back(weight: Tensor) -> Tensor:
+    weight.mul_(2)
+    return weight
