@@ -168,6 +168,29 @@ class Source:
             for statement in self.tree.body
         )
 
+    @cached_property
+    def _imported(self) -> dict[str, str]:
+        """Return the dotted paths of the names that the file imports."""
+        paths: dict[str, str] = {}
+        for node in self.nodes(ast.Import, ast.ImportFrom):
+            assert isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names:
+                if isinstance(node, ast.ImportFrom):
+                    package = "." * node.level + (node.module or "")
+                    paths[alias.asname or alias.name] = f"{package}.{alias.name}"
+                elif alias.asname is None:
+                    name = alias.name.partition(".")[0]
+                    paths[name] = name
+                else:
+                    paths[alias.asname] = alias.name
+        return paths
+
+    def imported_path(self, node: ast.expr) -> str:
+        """Return `torch.optim.AdamW` for `optim.AdamW`, by the file's imports; empty if it has none."""
+        name, dot, rest = self.code(node).partition(".")
+        path = self._imported.get(name)
+        return "" if path is None else f"{path}{dot}{rest}"
+
     def unused_name(self, *wishes: str) -> str:
         """Return the first of the names that the file does not use."""
         used = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}

@@ -3,9 +3,19 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["OUTCOME", "NameFact", "NamesJob", "NamesOutcome", "TrainingJob", "TrainingOutcome"]
+__all__ = [
+    "EIGHT_BIT_MODULE",
+    "OUTCOME",
+    "NameFact",
+    "NamesJob",
+    "NamesOutcome",
+    "TrainingJob",
+    "TrainingOutcome",
+]
 
 OUTCOME = "outcome.json"
+EIGHT_BIT_MODULE = "torchao.optim"
+"""The module with Adam's 8-bit state, which an edit uses where it is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,8 @@ class NamesOutcome:
     names: tuple[NameFact, ...] = ()
     libraries: tuple[str, ...] = ()
     """The modules of installed packages that the script imports until then, in their order."""
+    has_eight_bit: bool = False
+    """Whether the script can import `EIGHT_BIT_MODULE`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ Invariant: the script is ended before the backward runs.
 
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any
 
@@ -14,7 +16,7 @@ import torch
 from torch import nn
 
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
-from aotlens.fit.advice.jobs import OUTCOME, NameFact, NamesJob, NamesOutcome
+from aotlens.fit.advice.jobs import EIGHT_BIT_MODULE, OUTCOME, NameFact, NamesJob, NamesOutcome
 from aotlens.fit.fake_values import reading_without_values
 from aotlens.fit.observer import observing_memory
 from aotlens.gpu_emulation.contexts import emulating
@@ -85,7 +87,17 @@ def _outcome(frame: FrameType) -> NamesOutcome:
     while caller is not None:  # the optimizer may be a name of the function that calls the step's
         values = {**caller.f_globals, **caller.f_locals, **values}
         caller = _user_frame(caller.f_back)
-    return NamesOutcome(frame.f_code.co_filename, frame.f_lineno, tuple(_facts(values)))
+    facts, has_eight_bit = tuple(_facts(values)), _is_installed(EIGHT_BIT_MODULE)
+    return NamesOutcome(frame.f_code.co_filename, frame.f_lineno, facts, has_eight_bit=has_eight_bit)
+
+
+def _is_installed(module: str) -> bool:
+    """Return True if the path of the script has this module of a package; imports neither."""
+    with suppress(ValueError):  # a module that the script itself puts into `sys.modules` may have no spec
+        package = find_spec(module.partition(".")[0])
+        spec = None if package is None else PathFinder.find_spec(module, package.submodule_search_locations)
+        return spec is not None and spec.origin is not None
+    return False
 
 
 def _facts(values: Mapping[str, Any]) -> Iterator[NameFact]:

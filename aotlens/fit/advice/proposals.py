@@ -53,6 +53,8 @@ class Site:
     """Of the script without edits."""
     is_edited: bool = False
     """Whether the texts have edits, so that the lines of `fit` are others."""
+    has_eight_bit: bool = False
+    """Whether the script can import Adam with 8-bit state."""
 
 
 Rule = Callable[[Site], Iterator[Proposal | None]]

@@ -11,7 +11,7 @@ from aotlens.fit.advice.edits.contexts import autocast, offload
 from aotlens.fit.advice.edits.evaluation import evaluations_in_parts, evaluations_without_gradients
 from aotlens.fit.advice.edits.gradients import deletions, end_deletions, gradients_to_none, moved_zero_grad
 from aotlens.fit.advice.edits.graph_budgets import graph_budgets
-from aotlens.fit.advice.edits.optimizers import optimizer_kernels
+from aotlens.fit.advice.edits.optimizers import eight_bit_states, optimizer_kernels
 from aotlens.fit.advice.edits.rows_in_parts import rows_in_parts
 from aotlens.fit.advice.edits.step_in_backward import steps_in_backward
 from aotlens.fit.advice.jobs import NamesOutcome
@@ -28,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     gradients_to_none,
     moved_zero_grad,
     optimizer_kernels,
+    eight_bit_states,
     evaluations_without_gradients,
     evaluations_in_parts,
     steps_in_backward,
@@ -43,7 +44,7 @@ RULES: tuple[Rule, ...] = (
     autocast,
 )
 """Edits of single expressions first, because the last ones rewrite the statements of the step; autocast at
-the end, because it is not exact."""
+the end, because it rewrites the forward and is not exact."""
 
 
 class Script:
@@ -81,7 +82,8 @@ class Script:
         if source is not None and self._ordinal is not None:
             step = find_step(source, self._ordinal, self._outcome)
         names = {fact.name: fact for fact in self._outcome.names}
-        site = Site(sources, step, names, self._fit, is_edited=texts != self.texts)
+        has_eight_bit = self._outcome.has_eight_bit
+        site = Site(sources, step, names, self._fit, texts != self.texts, has_eight_bit)
         for rule in rules:
             yield from dict.fromkeys(each for each in rule(site) if each is not None)
 

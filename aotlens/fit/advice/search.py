@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotlens.fit.advice.combination import combined
-from aotlens.fit.advice.edits.optimizers import eight_bit_optimizer
+from aotlens.fit.advice.edits.optimizers import EIGHT_BIT, eight_bit_suggestion
 from aotlens.fit.advice.proposals import Proposal
 from aotlens.fit.advice.rules import Script
 from aotlens.fit.advice.search_state import INEXACT_COST, Search, Tested
@@ -75,7 +75,8 @@ def advise(
     ]
     rows = sorted(passed, key=lambda tested: (-search.saved(tested), search.cost(tested)))
     rows = [tested for index, tested in enumerate(rows) if not _is_dominated(search, tested, rows[:index])]
-    suggestion = eight_bit_optimizer(base) if goal.is_whole else None
+    has_edit = any(proposal.kind == EIGHT_BIT for proposal in search.proposals)
+    suggestion = eight_bit_suggestion(base, names) if goal.is_whole and not has_edit else None
     advice = (*(_advice(search, tested) for tested in rows), *([suggestion] if suggestion else []))
     return Advised(advice, plan, changed, tuple(search.rejected.items()))
 

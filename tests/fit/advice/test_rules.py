@@ -4,11 +4,12 @@ import contextlib
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 
 from aotlens.fit.advice.edits.checkpoints_once import FUNCTION as CHECKPOINT_ONCE
 from aotlens.fit.advice.edits.chunked_loss import FUNCTION
-from aotlens.fit.advice.edits.optimizers import eight_bit_optimizer
+from aotlens.fit.advice.edits.optimizers import EIGHT_BIT, eight_bit_suggestion
 from aotlens.fit.advice.edits.step_in_backward import FUNCTION as STEP_IN_BACKWARD
 from aotlens.fit.advice.jobs import NameFact, NamesOutcome
 from aotlens.fit.advice.rules import Script
@@ -312,9 +313,80 @@ def test_the_chunked_loss_is_the_loss() -> None:
     torch.testing.assert_close(names["chunked_cross_entropy"](head, hidden, targets, -1), expected)
 
 
-def test_8_bit_state_is_suggested_where_the_state_is_much_of_the_peak() -> None:
+@pytest.mark.parametrize(
+    ("imported", "written", "edited"),
+    [
+        (
+            "import torch",
+            "torch.optim.AdamW(model.parameters(), lr=0.1)",
+            "AdamW8bit(model.parameters(), lr=0.1)",
+        ),
+        (
+            "from torch import optim",
+            "optim.Adam(model.parameters(), 0.1)",
+            "Adam8bit(model.parameters(), 0.1)",
+        ),
+        ("from torch.optim import AdamW", "AdamW(model.parameters())", "AdamW8bit(model.parameters())"),
+        (
+            "import torch.optim as to",
+            "to.AdamW(model.parameters(), foreach=True, lr=0.1, fused=None)",
+            "AdamW8bit(model.parameters(), lr=0.1)",
+        ),
+        ("from transformers import AdamW", "AdamW(model.parameters())", None),
+        ("from torch import optim", "optim.SGD(model.parameters())", None),
+        ("import torch", "torch.optim.AdamW(model.parameters(), maximize=True)", None),
+        ("import torch", "torch.optim.AdamW(model.parameters(), **options)", None),
+    ],
+)
+def test_adam_gets_8_bit_state_where_it_is_torchs_with_options_of_both(
+    imported: str, written: str, edited: str | None
+) -> None:
+    text = TEXT.replace("import nn\n", f"import nn\n{imported}\n")
+    of = with_eight_bit(text.replace("torch.optim.AdamW(model.parameters(), lr=0.1)", written))
+    if edited is None:
+        assert EIGHT_BIT not in {each.kind for each in of.proposals()}
+    else:
+        lines = ["import torchao.optim", f"optimizer = torchao.optim.{edited}"]
+        assert changed_lines(EIGHT_BIT, of=of) == lines
+        assert not next(each for each in of.proposals() if each.kind == EIGHT_BIT).is_exact
+
+
+def with_eight_bit(text: str) -> Script:
+    """Return the script where torchao is installed."""
+    names = replace(NAMES, has_eight_bit=True)
+    return Script({"train.py": text}, names, Fit(100, FitMoment("backward")))
+
+
+def test_8_bit_state_excludes_other_kernels_and_goes_with_updates_in_the_backward() -> None:
+    of = with_eight_bit(TEXT)
+    lines = changed_lines("step in backward", EIGHT_BIT, of=of)
+    assert lines[-2:] == [
+        "optimizer = torchao.optim.AdamW8bit(model.parameters(), lr=0.1)",
+        "step_in_backward(optimizer)",
+    ]
+    groups = {each.group for each in of.proposals() if each.kind in (EIGHT_BIT, "fused optimizer")}
+    assert len(groups) == 1
+
+
+def test_each_of_several_optimizers_gets_8_bit_state_in_any_order() -> None:
+    of = with_eight_bit(f"{TEXT}other = torch.optim.AdamW(model.parameters())\n")
+    first, second = (each for each in of.proposals() if each.kind == EIGHT_BIT)
+    for chosen in ((first, second), (second, first)):
+        texts = of.with_edits(chosen)
+        assert texts is not None
+        assert texts["train.py"].count("= torchao.optim.AdamW8bit(") == 2
+
+
+def test_8_bit_state_is_suggested_where_it_is_much_of_the_peak_and_no_edit_is_possible() -> None:
     state = (KindBytes("optimizer state", 400, "exp_avg"), KindBytes("optimizer state", 400, "exp_avg_sq"))
-    suggestion = eight_bit_optimizer(Fit(1000, FitMoment("optimizer"), by_kind=state))
+    fit = Fit(1000, FitMoment("optimizer"), by_kind=state)
+    suggestion = eight_bit_suggestion(fit, NAMES)
     assert suggestion is not None
     assert (suggestion.new_peak_bytes, suggestion.is_tested, suggestion.edits) == (408, False, ())
-    assert eight_bit_optimizer(Fit(100_000, FitMoment("optimizer"), by_kind=state)) is None
+    assert suggestion.compared.endswith("`torchao.optim` is not installed")
+    installed = eight_bit_suggestion(fit, replace(NAMES, has_eight_bit=True))
+    assert installed is not None
+    assert "not installed" not in installed.compared
+    assert eight_bit_suggestion(Fit(100_000, FitMoment("optimizer"), by_kind=state), NAMES) is None
+    own = NameFact("optimizer", "optimizer", "AdamW8bit")
+    assert eight_bit_suggestion(fit, replace(NAMES, names=(own,))) is None

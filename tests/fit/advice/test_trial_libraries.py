@@ -1,9 +1,11 @@
-"""Libraries that a script imports are imported once for all trials, where that changes nothing."""
+"""Libraries of a script: imported once for all trials where that changes nothing, or used by an edit."""
 
 from pathlib import Path
 
 import pytest
 
+from aotlens.fit.advice.edits.optimizers import EIGHT_BIT
+from aotlens.fit.advice.rules import Script
 from aotlens.fit.advice.trials import trials
 from aotlens.fit.job import FitJob
 
@@ -77,3 +79,33 @@ def test_a_library_that_changes_the_memory_is_not_shared(job: FitJob, tmp_path: 
         runs.import_libraries(libraries, unedited)
         assert runs.process is not server
         assert runs.fit({job.path: SCRIPT.replace("8", "16")}) is not None
+
+
+WITHOUT_STATE = """\
+import torch
+
+
+class AdamW8bit(torch.optim.SGD):
+    pass
+"""
+
+
+@pytest.mark.rotates
+def test_an_edit_uses_a_package_that_only_it_imports(job: FitJob, tmp_path: Path) -> None:
+    packages = tmp_path / "site-packages"
+    text = SCRIPT.replace("from shapes import WIDTH\n", "").replace("WIDTH", "64").replace("SGD", "AdamW")
+    Path(job.path).write_text(text)
+    (packages / "torchao").mkdir()
+    (packages / "torchao" / "__init__.py").write_text("")
+    with trials(job) as runs:
+        assert not runs.names().has_eight_bit
+        (packages / "torchao" / "optim.py").write_text(WITHOUT_STATE)
+        unedited, names = runs.fit({}), runs.names()
+        assert unedited is not None
+        script = Script({job.path: text}, names, unedited)
+        (chosen,) = (each for each in script.proposals() if each.kind == EIGHT_BIT)
+        texts = script.with_edits((chosen,))
+        assert texts is not None
+        edited = runs.fit(texts)
+    assert edited is not None
+    assert edited.step_peak_bytes < unedited.step_peak_bytes
