@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.testing._internal.two_tensor import TwoTensor
 
 import aotlens
@@ -49,15 +49,6 @@ def numpy_result() -> None:
         return x * 2, np.ones(3)
 
     scale(torch.ones(3))
-
-
-@shows("frozen-parameter")
-def frozen_parameter() -> None:
-    @aotlens.compile(options=EAGER)
-    def scaled(x: Tensor) -> nn.Parameter:
-        return nn.Parameter(x * 2, requires_grad=False)
-
-    scaled(torch.ones(3))
 
 
 @shows("inference-output-with-grad")
