@@ -9,7 +9,15 @@ from math import prod
 from typing import Any
 
 from aotlens.capture.operators import aten
-from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked, has_symbols, storage_range_of
+from aotlens.capture.storage import (
+    EXACT_OVERLAP,
+    Storage,
+    StorageRange,
+    Tracked,
+    example_value,
+    has_symbols,
+    storage_range_of,
+)
 from aotlens.capture.views import ViewStep
 from aotlens.model.report import Span
 from aotlens.unsupported import unsupported
@@ -74,7 +82,7 @@ def with_storage_offset(step: ViewStep, source: Any, tracked: Tracked, span: Spa
     offset = step.args[2] if len(step.args) > 2 else dict(step.kwargs).get("storage_offset")
     step = replace(step, offset=source.storage_offset() if offset is None else offset)
     chain = tracked.chain
-    if not chain or _is_inside(step, source):
+    if not chain or (_is_inside(step, source) and not _covers_gap(step, source)):
         return step
     if any(before.op in OTHER_ELEMENTS for before in chain):
         raise unsupported("as-strided-beyond-typed-view", span)
@@ -126,6 +134,17 @@ def as_strided_chain(chain: tuple[ViewStep, ...], tensor: Any, span: Span | None
 def _is_inside(step: ViewStep, source: Any) -> bool:
     first, end = source.storage_offset(), source.storage_offset() + _extent(source.shape, source.stride())
     return bool(first <= step.offset and step.offset + _extent(*step.args[:2]) <= end)
+
+
+def _covers_gap(step: ViewStep, source: Any) -> bool:
+    """Return True if the view covers an element between those of `source`; unknown sizes count as no gap."""
+    size, stride = step.args[:2]
+    numbers = [example_value(number) for number in (*size, *stride, step.offset)]
+    source_range = storage_range_of(source)
+    if source_range is None or None in numbers or 0 in numbers[: len(size)]:
+        return False
+    lengths, steps = tuple(numbers[: len(size)]), tuple(numbers[len(size) : -1])
+    return not source_range.contains(StorageRange(lengths, steps, numbers[-1], source_range.element_bytes))
 
 
 def _extent(sizes: Any, strides: Any) -> Any:

@@ -180,10 +180,15 @@ class StorageRange:
         return exact and self.element_bytes == part.element_bytes and part.elements() <= self.elements()
 
 
+def example_value(number: Any) -> Any:
+    """Return a plain number for a size, stride or offset; None for one that only the data tell."""
+    return number.node.hint if isinstance(number, torch.SymInt) else number
+
+
 def storage_range_of(tensor: Any) -> StorageRange | None:
     """Return the tensor's range; None if it has a data-dependent size."""
     geometry = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
-    numbers = [value.node.hint if isinstance(value, torch.SymInt) else value for value in geometry]
+    numbers = list(map(example_value, geometry))
     if any(number is None for number in numbers):
         return None
     dims = tensor.dim()

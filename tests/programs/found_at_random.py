@@ -626,3 +626,16 @@ def parameter_without_gradient(x: Tensor) -> Tensor:
 def frozen_parameter_given_back(weight: Tensor) -> Tensor:
     weight.mul_(2)
     return weight
+
+
+def _every_second_column_and_its_rows() -> tuple[Tensor, Tensor]:
+    columns = leaf(4, 4)[:, ::2]
+    return columns, columns[1:]
+
+
+@cases(_every_second_column_and_its_rows, refused="as-strided-beyond-written-view")
+def write_between_columns_that_overlap(x: Tensor, y: Tensor) -> Tensor:
+    between = x.as_strided((2, 2), (1, 2), 1)
+    with torch.no_grad():
+        between.mul_(2)
+    return between
