@@ -223,7 +223,8 @@ class Recording:
             and torch.is_grad_enabled()
         ):
             check_view_is_valid(tensor, self.span)
-            if not any(step is storage.last_metadata_step for step in tracked.chain):
+            last = storage.last_metadata_step
+            if not any(step is last and step.grad_enabled for step in tracked.chain):
                 self.use_synthetic_base(storage)  # autograd regenerated the grad_fn, on the base
         if tracked.version != storage.version:
             tracked.node = self.replay(storage, tracked.chain)

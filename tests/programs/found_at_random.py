@@ -639,3 +639,10 @@ def write_between_columns_that_overlap(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         between.mul_(2)
     return between
+
+
+@cases(lambda: (leaf(1, 4).expand(4, 4),))
+def expanded_leaf_squeezed_without_grad(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.squeeze_(0)
+    return x.sin()
