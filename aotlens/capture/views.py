@@ -228,7 +228,7 @@ def _scatter(emit: Emit, memory: Any, new: Any, geometry: Geometry) -> Any:
     """Write an element once if a dimension of stride 0 repeats it."""
     size, stride, start = list(geometry[0]), list(geometry[1]), geometry[2]
     for dim, distance in enumerate(stride):
-        if type(distance) is int and distance == 0 and size[dim] != 1:
+        if type(distance) is int and distance == 0 and size[dim] not in (0, 1):
             new, size[dim] = emit(aten.slice.Tensor, new, dim, 0, 1), 1
     return emit(aten.as_strided_scatter.default, memory, new, size, stride, start)
 

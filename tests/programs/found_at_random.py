@@ -646,3 +646,11 @@ def expanded_leaf_squeezed_without_grad(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.squeeze_(0)
     return x.sin()
+
+
+@cases(lambda: (leaf(1, 4).expand(4, 4),), later="write-to-repeated-memory")
+def write_to_an_empty_view_of_an_expanded_leaf(x: Tensor) -> Tensor:
+    view = x[:1][1:]
+    with torch.inference_mode():
+        view.mul_(2)
+    return view
