@@ -654,3 +654,23 @@ def write_to_an_empty_view_of_an_expanded_leaf(x: Tensor) -> Tensor:
     with torch.inference_mode():
         view.mul_(2)
     return view
+
+
+def _empty_and_its_view() -> tuple[Tensor, Tensor]:
+    empty = plain(0, 4)
+    return empty, empty[1:]
+
+
+@cases(_empty_and_its_view)
+def empty_base_made_to_require_grad(x: Tensor, y: Tensor) -> Tensor:
+    view = y.t()
+    x.requires_grad_()
+    return view
+
+
+@cases(_empty_and_its_view, refused="recorded-write-to-overlapping-input")
+def empty_base_made_to_require_grad_after_a_write(x: Tensor, y: Tensor) -> Tensor:
+    view = y.t()
+    view.mul_(2)
+    x.requires_grad_()
+    return view

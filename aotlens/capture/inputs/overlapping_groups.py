@@ -52,11 +52,16 @@ def _is_plain(value: Any) -> bool:
 
 
 def _any_overlap(values: list[Any], members: list[int]) -> bool:
+    """Return True if two members overlap, or one is a view of another although it is empty."""
     return any(
-        ranges_overlap(values[left], values[right])
+        ranges_overlap(values[left], values[right]) or _is_view_of_other(values[left], values[right])
         for end, left in enumerate(members)
         for right in members[:end]
     )
+
+
+def _is_view_of_other(left: Any, right: Any) -> bool:
+    return left._base is right or right._base is left
 
 
 def _group(values: list[Any], members: tuple[int, ...]) -> OverlappingGroup:
