@@ -674,3 +674,10 @@ def empty_base_made_to_require_grad_after_a_write(x: Tensor, y: Tensor) -> Tenso
     view.mul_(2)
     x.requires_grad_()
     return view
+
+
+@cases(lambda: (leaf(4, 4)[:, ::2],))
+def scatter_to_every_second_column_transposed(x: Tensor) -> Tensor:
+    view = x.t().detach()
+    view.scatter_(0, torch.zeros(1, 4, dtype=torch.long), x.t())
+    return view.sin()
