@@ -17,6 +17,7 @@ from aotlens.capture.records import AutogradChange, Captured, CapturedInput
 from aotlens.capture.storage import Geometry, Write, geometry_of
 from aotlens.capture.subclasses import value_like
 from aotlens.ir.subclasses import Value
+from aotlens.torch_api.autograd import shares_version_counter
 
 aten = torch.ops.aten
 
@@ -141,10 +142,16 @@ def _version_group_bumps(captured: Captured, index: int) -> int:
 def _writes_through_input(captured: Captured, index: int, bumps: int) -> int:
     """Count the writes through an overlapping input, or a view of it, that went through no nearer input.
 
+    Only inputs that share its version counter take writes from it, which the `.data` of another does not.
     A view whose storage is swapped still counts for its base: the first input takes such writes.
     """
-    storage: Any = captured.inputs[index].storage
-    chains = captured.inputs_on(storage)
+    storage, argument = captured.inputs[index].storage, captured.inputs[index].argument
+    assert storage is not None  # since it is a tensor
+    chains = {
+        other: chain
+        for other, chain in captured.inputs_on(storage).items()
+        if shares_version_counter(captured.inputs[other].argument, argument)
+    }
     nearest = list[int]()
     for write in (*storage.writes, *(move for move in storage.metadata_mutations if move.is_counted)):
         through = [i for i, chain in chains.items() if write.chain[: len(chain)] == chain]

@@ -681,3 +681,15 @@ def scatter_to_every_second_column_transposed(x: Tensor) -> Tensor:
     view = x.t().detach()
     view.scatter_(0, torch.zeros(1, 4, dtype=torch.long), x.t())
     return view.sin()
+
+
+def _with_its_data() -> tuple[Tensor, Tensor]:
+    whole = plain(4, 4)
+    return whole, whole.data
+
+
+@cases(_with_its_data)
+def data_of_what_counts_its_own_writes(x: Tensor, y: Tensor) -> Tensor:
+    y.data = x
+    y.mul_(2)
+    return y
