@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing._internal.two_tensor import TwoTensor
 
 import aotlens
-from tests.unsupported.example import DYNAMIC, EAGER, Example, collector
+from tests.unsupported.example import EAGER, Example, collector
 
 EXAMPLES: list[Example] = []
 shows = collector(EXAMPLES)
@@ -60,26 +60,6 @@ def leaf_made_under_inference_mode() -> None:
         return x * 2, leaf
 
     make(torch.ones(3))
-
-
-@shows("as-strided-beyond-written-view")
-def elements_beside_a_view() -> None:
-    @aotlens.compile(options=EAGER)
-    def double_more(x: Tensor) -> Tensor:
-        y = x * 2
-        y[:2].as_strided((4,), (1,)).mul_(2)
-        return y
-
-    double_more(torch.ones(6, requires_grad=True))
-
-
-@shows("write-to-repeated-memory")
-def row_of_an_expanded_argument() -> None:
-    @aotlens.compile(options=DYNAMIC)
-    def shift(x: Tensor) -> None:
-        x[0].add_(1)
-
-    shift(torch.ones(1, 3).expand(4, 3))
 
 
 @shows("detach-of-view")
