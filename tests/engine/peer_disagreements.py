@@ -234,7 +234,10 @@ DISAGREEMENTS = (
     Disagreement(
         "a view of an input requires grad too once the input is made to",
         frozenset({"mutation_type", "requires_grad"}),
-        ("found_at_random/base_of_another_input_made_to_require_grad",),
+        (
+            "found_at_random/base_of_another_input_made_to_require_grad",
+            "found_at_random/empty_base_made_to_require_grad",
+        ),
     ),
     Disagreement(
         "a result with a history of its own that was put into other memory shares that with what is there",
