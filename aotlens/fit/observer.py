@@ -25,7 +25,6 @@ from torch.optim.optimizer import (
 )
 
 import aotlens
-from aotlens.build.kernel_memory import RULES, working_bytes
 from aotlens.capture.provenance.frames import user_frames
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.fit.collectives import Communication, OperatorCall
@@ -34,10 +33,9 @@ from aotlens.fit.library_workspaces import LibraryWorkspaces
 from aotlens.fit.other_phases import OtherPhases
 from aotlens.fit.placeholders import READS_A_VALUE, Placeholders
 from aotlens.fit.replacements import module_copies, rng_state_reads
-from aotlens.fit.storage_sizes import actual_bytes
+from aotlens.fit.storage_sizes import actual_bytes, bytes_while_running
 from aotlens.fit.work import WorkCounter
-from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
-from aotlens.ir.program import Node
+from aotlens.ir.origin import Frames
 from aotlens.model.fit import FitKind, FitMoment, FitPhase
 from aotlens.torch_api.autograd import BACKWARD_CALL, current_autograd_node, next_sequence_number
 from aotlens.torch_api.dynamo.state import is_dynamo_compiling
@@ -56,8 +54,6 @@ __all__ = ["Observer", "StorageLife", "observing_memory"]
 
 MODULE_TEXT = "<aotlens "
 """Prefix of the file name of a compiled module's text."""
-ORIGIN = Origin(NO_ORIGIN, "")
-"""The origin of nodes for operators of eager code."""
 OUTERMOST = (lambda: None).__code__
 """A boundary that no stack has."""
 BETWEEN = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, aotlens.__file__))
@@ -164,11 +160,9 @@ class Observer(TorchDispatchMode):
             self._record(leaf, str(func), frames, is_data, size_bytes)
         if self._is_collective(func):
             self._communicate((func, args, kwargs or {}), result, frames)
-        if getattr(getattr(func, "_schema", None), "name", None) in RULES:
-            node = Node("", func, _as_nodes(args), _as_nodes(kwargs or {}), result, ORIGIN)
-            if working := working_bytes(node):
-                storages.append(self._record_internal("working memory", node.target, working, frames))
-                storages[-1].freed_at = self._tick()
+        if working := bytes_while_running(func, args, kwargs or {}, result):
+            storages.append(self._record_internal("working memory", str(func), working, frames))
+            storages[-1].freed_at = self._tick()
         if self.workspaces is not None and results and results[0].device.type == "cuda":
             for size_bytes in self.workspaces.added_by(func, args, in_backward()):
                 self._record_internal("library workspace", str(func), size_bytes, frames, "cuda")
@@ -362,11 +356,6 @@ class Observer(TorchDispatchMode):
     def _set_kind(self, value: object, kind: FitKind, state: str = "") -> None:
         for life in self._lives_of(inner_tensors(value)):
             life.kind, life.state = kind, state
-
-
-def _as_nodes(args: Any) -> Any:
-    """Return the arguments with a node in place of each tensor, for rules about nodes."""
-    return pytree.tree_map_only(torch.Tensor, lambda tensor: Node("", None, (), {}, tensor, ORIGIN), args)
 
 
 def _compiled_caller() -> FrameType | None:

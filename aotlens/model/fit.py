@@ -3,6 +3,9 @@
 Invariant: plain data, standard library only. A moment is a position in the one sequence of allocations and
 releases of the step; no two of these share a moment, so that an allocator can be replayed from the
 allocations alone.
+
+The module is long because its records refer to one another: advice and ranks use the kinds and moments of a
+fit, and a fit contains both.
 """
 
 from collections.abc import Iterable, Sequence
