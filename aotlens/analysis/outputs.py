@@ -3,6 +3,7 @@
 Invariant: two outputs share a storage in the compiled function exactly when they do in eager.
 """
 
+from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
@@ -66,12 +67,12 @@ def analyse_outputs(
     captured: Captured, builder: Builder, storage_swaps: StorageSwaps, bases: Bases
 ) -> tuple[OutputAliasInfo, ...]:
     """Return one record per flat output; intermediates that several outputs are views of become bases."""
-    _check_outputs(captured)
-    groups = _groups_by_storage(captured)
     owners = {
         id(captured_input.argument): input_index
         for input_index, captured_input in reversed(list(enumerate(captured.inputs)))
     }
+    _check_outputs(captured, owners)
+    groups = _groups_by_storage(captured)
     alias_infos: list[OutputAliasInfo] = []
     for index, value in enumerate(captured.outputs):
         if not isinstance(value, torch.Tensor):
@@ -102,12 +103,12 @@ def analyse_outputs(
     return tuple(alias_infos)
 
 
-def _check_outputs(captured: Captured) -> None:
-    arguments = {id(captured_input.argument) for captured_input in captured.inputs}
+def _check_outputs(captured: Captured, owners: Container[int]) -> None:
+    """Raise UnsupportedError for an output that no wrapper can return; `owners` has the ids of the inputs."""
     for value in captured.outputs:
         if type(value) is FakeTensor or is_wrapper(value):
             is_frozen = isinstance(value, torch.nn.Parameter) and not value.requires_grad
-            if is_frozen and id(value) not in arguments:
+            if is_frozen and id(value) not in owners:
                 raise unsupported("frozen-parameter", captured.subject.span)
             check_view_storage(captured, value)
             storage = captured.recorded.tracked(value).storage

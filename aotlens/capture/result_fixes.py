@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import guard_or_false
 from aotlens.capture.as_strided import overlaps_itself
 from aotlens.capture.graph import Recording
 from aotlens.capture.operators import aten
-from aotlens.capture.storage import example_value
+from aotlens.capture.storage import dimension_order
 from aotlens.ir.program import Node, is_random_op
 
 
@@ -21,21 +21,15 @@ def with_layout_of(recording: Recording, target: Any, value: Node) -> Node:
     """Return the value in the target's dimension order; unchanged if the target repeats elements."""
     if _strides(value.val) == _strides(target):
         return value
-    order = _dimension_order(target)
+    order = dimension_order(target)
     if not guard_or_false(aten.is_non_overlapping_and_dense.default(target)):
         large = [dim for dim in order if not isinstance(target.shape[dim], int) or target.shape[dim] > 1]
-        is_ordered = [dim for dim in _dimension_order(value.val) if dim in large] == large
+        is_ordered = [dim for dim in dimension_order(value.val) if dim in large] == large
         if is_ordered or overlaps_itself(target):
             return value
     rows = recording.emit(aten.permute.default, value, order)
     rows = recording.emit(aten.clone.default, rows, memory_format=contiguous_format)
     return recording.emit(aten.permute.default, rows, [order.index(dim) for dim in range(target.dim())])
-
-
-def _dimension_order(tensor: Any) -> list[int]:
-    """Return the dimensions from the largest stride to the smallest; symbols have example values."""
-    steps = [example_value(step) or 0 for step in tensor.stride()]
-    return sorted(range(tensor.dim()), key=lambda dim: -steps[dim])
 
 
 def _strides(tensor: Any) -> list[Any]:

@@ -185,6 +185,12 @@ def example_value(number: Any) -> Any:
     return number.node.hint if isinstance(number, torch.SymInt) else number
 
 
+def dimension_order(tensor: Any) -> list[int]:
+    """Return the dimensions from the largest stride to the smallest; symbols have example values."""
+    strides = [example_value(stride) or 0 for stride in tensor.stride()]
+    return sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
+
+
 def storage_range_of(tensor: Any) -> StorageRange | None:
     """Return the tensor's range; None if it has a data-dependent size."""
     geometry = (*tensor.shape, *tensor.stride(), tensor.storage_offset())

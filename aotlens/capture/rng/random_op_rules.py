@@ -18,6 +18,7 @@ import torch
 
 from aotlens.capture.operators import Decompositions, aten
 from aotlens.capture.rng.philox import FunctionalRandom, is_functional
+from aotlens.capture.storage import dimension_order
 
 EXACT_INTEGERS = 2**53
 """The largest range of which a float64 from [0, 1) reaches every integer."""
@@ -40,15 +41,9 @@ def _compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
-def _order(like: Any) -> list[int]:
-    """Return the dimensions from slowest to fastest: the order in which a kernel numbers the elements."""
-    strides = [stride if isinstance(stride, int) else stride.node.hint or 0 for stride in like.stride()]
-    return sorted(range(like.dim()), key=lambda dim: -strides[dim])
-
-
 def _units_like(random: FunctionalRandom, like: Any, dtype: torch.dtype) -> Any:
     """Return numbers from [0, 1) in the layout of another tensor."""
-    order = _order(like)
+    order = dimension_order(like)  # in which a kernel numbers the elements
     values = random.units([like.shape[dim] for dim in order], like.device, dtype)
     if order == list(range(like.dim())):
         return values
