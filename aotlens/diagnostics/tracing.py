@@ -175,6 +175,7 @@ NOT_COMPILED_SEVERITIES: dict[NotCompiledCause, Severity] = {
     "backend": "error",
     "whole function": "warning",
     "rest of function": "warning",
+    "some calls": "warning",
     "recompile limit": "warning",
 }
 """Of code that ran in eager; other causes are information."""

@@ -53,6 +53,8 @@ class BreakFacts:
     """Whether the function that Dynamo was compiling is the user's."""
     caller: str
     """What a wrapper of torch's calls, else the function around the user's line; empty if unknown."""
+    wrapped: dict[int, None]
+    """What the wrapper called, by id: modules and functions of torch's own."""
     related: tuple[Related, ...] = ()
     splits: dict[str, None] = field(default_factory=dict)
     compilations: dict[str, None] = field(default_factory=dict)
@@ -74,12 +76,13 @@ class Breaks:
         texts = (facts.lines[file, line] for facts in self._facts.values() if (file, line) in facts.lines)
         return next(texts, "")
 
-    def add(self, loss: DynamoLoss, wrapped: str = "") -> None:
+    def add(self, loss: DynamoLoss, wrapped: str = "", wrapped_id: int | None = None) -> None:
         """Record a break; a known break is updated.
 
         `wrapped` is the name of what a wrapper of torch's calls, if Dynamo was compiling one.
         """
         facts = _facts(loss, wrapped)
+        facts.wrapped |= {} if wrapped_id is None else {wrapped_id: None}
         in_eager = self._eager_caller(loss)
         if in_eager is not None:
             in_eager.compilations |= facts.compilations
@@ -87,6 +90,7 @@ class Breaks:
         known = self._cause_of(facts) or self._facts.setdefault((facts.span, facts.code or facts.what), facts)
         known.compilations |= facts.compilations
         known.lines |= facts.lines
+        known.wrapped |= facts.wrapped
         if known.is_users and not facts.is_users:
             return  # torch's own code that the expression runs
         known.related = tuple(dict.fromkeys((*known.related, *facts.related)))
@@ -169,6 +173,7 @@ def _facts(loss: DynamoLoss, wrapped: str) -> BreakFacts:
         index is not None,
         is_users,
         wrapped or ("" if index is None else loss.frames[index].name),
+        {},
         related,
         dict.fromkeys([owner.partition(" after ")[0]]),
         dict.fromkeys([loss.compile_id] if loss.compile_id else []),

@@ -29,6 +29,8 @@ class CompileSites:
         """Of torch's own layers, by the file of the site and the name of the class."""
         self._without_effect: dict[CodeType, dict[tuple[str, Span], None]] = {}
         """Layers of torch's own whose `compile()` was called, by the code of their `forward`."""
+        self._by_id: dict[int, Span] = {}
+        """By id of the callable; the id of one that is gone may be another's, which its own site replaces."""
 
     def add(self, function: Any, frames: Frames) -> None:
         """Record that a function, module or bound method is compiled."""
@@ -42,6 +44,7 @@ class CompileSites:
         if code is None:
             return
         self._by_code.setdefault((code.co_filename, code.co_firstlineno), {})[span] = None
+        self._by_id[id(called)] = span
         if isinstance(called, torch.nn.Module) and is_torch_file(code.co_filename):
             name = type(called).__name__
             self._by_name.setdefault((span.file, name), {})[span] = None
@@ -51,6 +54,10 @@ class CompileSites:
     def of_function(self, file: str, line: int, name: str) -> tuple[Span, ...]:
         """Return where the script compiles a function of its own, or a layer of torch's that it calls."""
         return tuple(self._by_code.get((file, line)) or self._by_name.get((file, name)) or ())
+
+    def of_callable(self, function: Any) -> Span | None:
+        """Return where the script last compiled this function or module; None where a library does."""
+        return self._by_id.get(id(function))
 
     def skipped_by(self, code: CodeType) -> Iterator[tuple[str, Span]]:
         """Yield name and site of the layers with this `forward`, which Dynamo skips, after `compile()`."""

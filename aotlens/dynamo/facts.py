@@ -10,7 +10,7 @@ from aotlens.dynamo.recompilations import FailedGuard
 from aotlens.model.source import Span
 from aotlens.torch_api.dynamo.events import DynamoConstant, Frames
 
-__all__ = ["CompilationFacts", "FunctionFacts", "MeasuredGuards"]
+__all__ = ["CompilationFacts", "FunctionFacts", "MeasuredGuards", "WrappedSkip"]
 
 
 @dataclass(slots=True)
@@ -34,6 +34,15 @@ class MeasuredGuards:
     made: tuple[tuple[str, str, Frames], ...]
     leaves: int
     nanoseconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedSkip:
+    """A call of torch's own module or function that Dynamo left to Python, with the wrapper around it."""
+
+    name: str
+    reason: str
+    call: Span | None
 
 
 @dataclass(slots=True)

@@ -68,12 +68,16 @@ def break_hint(code: str, text: str, torchs: str, library: Library | None, reaso
     is_explicit = code == EXPLICIT
     is_edited = any(word in text for word in EDITED.get(code, ("",)))
     if library is not None and (is_explicit or library.is_package or not library.is_called or not is_edited):
-        return library_hint(code, reason, is_explicit or library.is_called)
+        return library_hint(code, torchs, reason, is_explicit or library.is_called)
     return hint_of(code, text, torchs)
 
 
-def library_hint(code: str, reason: str, calls_library: bool) -> str:
-    """Return the hint for a break inside a library, called by the user's compiled code or compiled itself."""
+def library_hint(code: str, torchs: str, reason: str, calls_library: bool) -> str:
+    """Return the hint for a break inside a library, called by the user's compiled code or compiled itself.
+
+    Torch's own hint applies there only if it names a setting.
+    """
     if code == "GB0007" and "warnings.warn`" in reason:
         return ALLOW_WARN
-    return SETTINGS.get(code) or (CALL_OF_LIBRARY if calls_library else LIBRARY_COMPILED)
+    setting = SETTINGS.get(code) or (torchs if "torch._dynamo.config." in torchs else "")
+    return setting or (CALL_OF_LIBRARY if calls_library else LIBRARY_COMPILED)

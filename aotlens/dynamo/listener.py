@@ -16,7 +16,7 @@ from aotlens.dynamo.breaks import Breaks, is_limit
 from aotlens.dynamo.cache_lookups import CacheLog
 from aotlens.dynamo.compile_sites import CompileSites
 from aotlens.dynamo.compile_time import DYNAMO, FIRST_RUN, Clock
-from aotlens.dynamo.facts import CompilationFacts, FunctionFacts, MeasuredGuards
+from aotlens.dynamo.facts import CompilationFacts, FunctionFacts, MeasuredGuards, WrappedSkip
 from aotlens.dynamo.graph_edges import graph_edges
 from aotlens.dynamo.graph_transfers import GraphTransfers
 from aotlens.dynamo.guard_names import as_guard, without_scope
@@ -59,8 +59,8 @@ class _Frame:
     code: CodeType
     owner: FunctionFacts
     part: str
-    wrapped: str = ""
-    """The name of the module or function that it calls, if it is a wrapper of torch's."""
+    wraps: Any = None
+    """The module or function that it calls, if it is a wrapper of torch's."""
     compile_id: str = ""
     """Empty until it is compiled."""
 
@@ -95,6 +95,8 @@ class Listener:
         self.counts_calls = time_guards
         self.graphs: dict[str, tuple[str, str, str]] = {}
         """File, function and part of each compilation whose graph ran."""
+        self.wrapped_skips: dict[int, WrappedSkip] = {}
+        """By id, the modules and functions of torch's own whose wrapper Dynamo skipped."""
         self._tracing = _Tracing()
         self._sized: dict[str, Frames] = {}
         """Where each condition on sizes was created."""
@@ -131,8 +133,7 @@ class Listener:
     def frame_begins(self, code: CodeType, wraps: Any) -> None:
         self.seen.add((code.co_filename, code.co_firstlineno))
         self.clock.begin(_FRAME, "", DYNAMO)
-        wrapped = "" if wraps is None else _name_of(wraps)
-        self._tracing.stack.append(_Frame(code, *self._owner(code, wraps), wrapped))
+        self._tracing.stack.append(_Frame(code, *self._owner(code, wraps), wraps))
         self._tracing.depth = -1
 
     def frame_ends(self, code: CodeType) -> None:
@@ -181,7 +182,11 @@ class Listener:
     def compiles(self, function: Any, frames: Frames) -> None:
         self.sites.add(function, frames)
 
-    def skips(self, code: CodeType, reason: str) -> None:
+    def skips(self, code: CodeType, reason: str, wrapped: tuple[Any, Frames] | None) -> None:
+        if wrapped is not None:
+            function, frames = wrapped
+            skip = WrappedSkip(_name_of(function), reason, _user_span(frames))
+            self.wrapped_skips.setdefault(id(function), skip)
         for name, span in self.sites.skipped_by(code):
             owner = self.function(span.file, name, span.line)
             owner.skipped.setdefault((name, LAYER_OF_TORCH, span))
@@ -200,7 +205,8 @@ class Listener:
         if is_limit(loss):
             self._reaches_limit(loss.root)
         else:
-            self.breaks.add(loss, "" if frame is None else frame.wrapped)
+            wraps = None if frame is None else frame.wraps
+            self.breaks.add(loss, *(() if wraps is None else (_name_of(wraps), id(wraps))))
 
     def _reaches_limit(self, code: CodeType) -> None:
         owner, _ = self._owner(code)
@@ -213,6 +219,10 @@ class Listener:
     @property
     def eager_calls_are_exact(self) -> bool:
         return self._eager_calls is None or self._eager_calls.is_exact
+
+    def limited(self, code: CodeType) -> str:
+        """Return the name of the function that reached the recompile limit; of a wrapper, what it called."""
+        return self._limited[code].name
 
     def eager_calls(self, code: CodeType) -> int | None:
         """Return how many calls of a function ran in eager because of the limit; None if that is unknown."""
@@ -241,7 +251,7 @@ class Listener:
             return
         facts.against = self._known_id(miss.entry)
         facts.cause = failed_guard(miss, recompile.scope, self._broken_before(recompile.code))
-        if self._tracing.stack and self._tracing.stack[-1].wrapped:
+        if self._tracing.stack and self._tracing.stack[-1].wraps is not None:
             facts.cause = of_wrapped_module(facts.cause)
         frames = miss.frames or self._guard_frames(owner, part, facts.cause.source, miss.reason)
         facts.span = _user_span(frames)

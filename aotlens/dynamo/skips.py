@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["LAYER_OF_TORCH", "SKIPS", "Skip", "skip_of"]
+__all__ = ["LAYER_OF_TORCH", "NO_OPERATORS", "SKIPS", "Skip", "skip_of"]
 
 
 class Skip(NamedTuple):
@@ -18,6 +18,8 @@ class Skip(NamedTuple):
 LAYER_OF_TORCH = "compile() of a layer of torch's own"
 """The listener's reason for a layer whose `compile()` has no effect, which Dynamo's own reason hides."""
 
+NO_OPERATORS = "Dynamo decided to skip the frame while tracing: No ops"
+
 SKIPS: tuple[Skip, ...] = (
     Skip(
         LAYER_OF_TORCH,
@@ -27,7 +29,7 @@ SKIPS: tuple[Skip, ...] = (
         True,
     ),
     Skip("no tensor-related objects found", "no tensor is among its arguments or globals", "", False),
-    Skip("Dynamo decided to skip the frame while tracing: No ops", "it runs no tensor operation", "", False),
+    Skip(NO_OPERATORS, "it runs no tensor operation", "", False),
     Skip("frame is in the Dynamo skipfiles list", "its file is on Dynamo's list of code to skip", "", True),
     Skip(
         "frame has already started executing",

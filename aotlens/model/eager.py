@@ -14,6 +14,7 @@ NotCompiledCause = Literal[
     "graph break",  # Dynamo split the function here; the expression itself runs in eager
     "rest of function",  # Dynamo could not resume: from here to the end the function runs in eager
     "whole function",  # Dynamo captured nothing of the function
+    "some calls",  # other calls of the module ran compiled; Dynamo left these to eager
     "skipped",  # a layer of torch's own with `compile()`, which compiles nothing up to torch 2.13
     "recompile limit",  # recompiled too often: calls that need yet another graph run in eager
     "no graph",  # it ran, and held no tensor operation to capture
@@ -28,6 +29,7 @@ CODES: dict[NotCompiledCause, str] = {
     "graph break": "AL406",
     "rest of function": "AL405",
     "whole function": "AL405",
+    "some calls": "AL405",
     "skipped": "AL409",
     "recompile limit": "AL405",
     "no graph": "AL405",
@@ -37,7 +39,7 @@ CODES: dict[NotCompiledCause, str] = {
 """The diagnostic that explains each cause."""
 
 LOST: frozenset[NotCompiledCause] = frozenset(
-    {"whole function", "rest of function", "skipped", "recompile limit"}
+    {"whole function", "rest of function", "some calls", "skipped", "recompile limit"}
 )
 """The causes for which more than one expression runs in eager."""
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +16,6 @@ from torch import fx
 
 from aotlens.capture.provenance.frames import (
     importing_library,
-    is_first_party_file,
     is_torch_file,
     is_user_file,
 )
@@ -44,8 +44,10 @@ class CompiledCallable:
     """A function or module that the script passes to `torch.compile`."""
 
     function: Any
-    call_order: int = 0
-    """The position of its first call among all, from 1 on; recorded only for torch's own layers."""
+    calls: int = 0
+    """Calls of a module; those of functions are not counted, nor those that other compiled code makes."""
+    eager_calls: int = 0
+    """Calls in which no graph ran."""
     is_of_import: bool = False
     """Whether a library passed it to `torch.compile` while the library was imported."""
 
@@ -63,9 +65,17 @@ class CompiledCallable:
         return [((code.co_filename, code.co_firstlineno), str(getattr(named, "__name__", named)))]
 
     @property
-    def is_own(self) -> bool:
-        """Return True if the code is the user's."""
-        return any(is_first_party_file(file) for (file, _), _ in self.entries)
+    def name(self) -> str:
+        """Return the name of the function, or of the module's class."""
+        function = getattr(
+            self.function, "__self__", self.function
+        )  # `layer.compile()` passes a bound method
+        return str(getattr(function, "__name__", type(function).__name__))
+
+    @property
+    def is_of_torch(self) -> bool:
+        """Return True if the code is torch's: Dynamo then traces a wrapper that all such callables share."""
+        return any(is_torch_file(file) for (file, _), _ in self.entries)
 
 
 def _module_of(function: Any) -> torch.nn.Module | None:
@@ -103,6 +113,7 @@ class Collector:
         self._eager: list[NotCompiledGraph] = []
         self._failures: list[Failure] = []
         self._captured: set[tuple[str, int]] = set()
+        self._graph_calls = 0
 
     @contextmanager
     def listening(
@@ -138,6 +149,11 @@ class Collector:
         modules = (module for module in graph.modules() if isinstance(module, fx.GraphModule))
         codes = (node.meta.get("aotlens_codes", ()) for module in modules for node in module.graph.nodes)
         self._captured |= {(file, line) for stack in codes for _, file, line in stack}
+
+    @property
+    def has_graphs(self) -> bool:
+        """Return True if Dynamo captured a graph of any code."""
+        return bool(self._captured or self._eager)
 
     def has_graph(self, entry: CompiledCallable) -> bool:
         """Return True if Dynamo captured a graph of its code."""
@@ -180,12 +196,19 @@ class Collector:
         finally:
             del self.compiled[count:]
 
-    def noting_call(self, entry: CompiledCallable, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the function so that its calls are noted in the entry."""
+    def noting_calls(self, entry: CompiledCallable, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap the function so that the entry counts its calls, and those in which no graph ran."""
 
+        @wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            entry.call_order = entry.call_order or 1 + max(other.call_order for other in self.callables)
-            return function(*args, **kwargs)
+            if torch.compiler.is_compiling():  # Dynamo inlines it
+                return function(*args, **kwargs)
+            before = self._graph_calls
+            entry.calls += 1
+            outputs = function(*args, **kwargs)
+            if self._graph_calls == before:
+                entry.eager_calls += 1
+            return outputs
 
         return recorded
 
@@ -195,12 +218,12 @@ class Collector:
         self._restart_counting()
 
     def counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the function so that its calls are counted; a call above the limit raises StopScript."""
-        if self._repeats is None:
-            return function
+        """Wrap a graph so that its calls are counted; a call above the limit raises StopScript."""
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            self.count_call(id(counted))
+            self._graph_calls += 1
+            if self._repeats is not None:
+                self.count_call(id(counted))
             return function(*args, **kwargs)
 
         if getattr(function, "_boxed_call", False):  # Dynamo then passes one list, which the callee clears

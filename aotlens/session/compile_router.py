@@ -211,8 +211,8 @@ def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
         install(BACKEND)
         compiled = original(chosen, **{**compile_options, "backend": router.compile_graph})
         substitute_while_tracing(compile, _traced_compile)  # Dynamo is loaded now
-        if isinstance(chosen, torch.nn.Module) and not entry.is_own:
-            compiled.forward = router.collector.noting_call(entry, compiled.forward)
+        if isinstance(chosen, torch.nn.Module):
+            compiled.forward = router.collector.noting_calls(entry, compiled.forward)
         return compiled
 
     return skip_frame_in_dynamo(compile)

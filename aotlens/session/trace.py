@@ -209,6 +209,7 @@ def _note(failure: Failure) -> Diagnostic:
 
 BY_DYNAMO: tuple[NotCompiledCause, ...] = (
     "rest of function",
+    "some calls",
     "recompile limit",
     "not called",
     "no graph",

@@ -229,11 +229,109 @@ def test_modules_of_a_library_and_lambdas_have_names_and_lines_of_the_script(tmp
     ran = run(tmp_path, LIBRARY_MODULES)
     found = [(record.name, record.cause, record.span and record.span.line) for record in ran.not_compiled]
     assert found == [
+        ("Sequential", "whole function", 7),  # float(num_batches_tracked) inside of the batch norm
         ("Sequential", "not called", 5),
-        ("Sequential", "graph break", 7),  # float(num_batches_tracked) inside of the batch norm
         ("<lambda>", "graph break", 10),
     ]
     assert [target.name for target in ran.report().targets][-1] == "<lambda> after line 10"
+
+
+SHARED_COMPILATIONS = """
+import torch
+from torch import nn
+
+broken = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=None)))
+after = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.GELU()))
+both = torch.compile(nn.Sequential(nn.Linear(4, 3), nn.GELU()))
+x = torch.ones(2, 4)
+with torch.no_grad():
+    both(x)
+broken(x)
+after(x), after(x)
+both(x)
+"""
+
+
+def test_modules_that_dynamo_leaves_to_eager_after_a_break_of_another(tmp_path: Path) -> None:
+    ran = run(tmp_path, SHARED_COMPILATIONS)
+    lost = [record for record in ran.not_compiled if record.is_loss]
+    assert [(record.cause, record.calls, record.span and record.span.line) for record in lost] == [
+        ("whole function", 1, 11),
+        ("whole function", 2, 6),
+        ("some calls", 1, 7),
+    ]
+    assert "`Tensor.item()`" in lost[0].reason
+    for record in lost[1:]:
+        assert record.reason.startswith("Dynamo reuses what it compiled for another `Sequential`")
+        assert "script.py:11)" in record.reason
+    assert lost[2].reason.endswith("; 1 other call of it ran compiled")
+
+
+NO_OPERATOR = """
+import torch
+from torch import nn
+
+empty, after = torch.compile(nn.Identity()), torch.compile(nn.Sequential(nn.Linear(4, 4), nn.GELU()))
+after(empty(torch.ones(2, 4)))
+"""
+
+
+def test_modules_after_one_without_operators(tmp_path: Path) -> None:
+    ran = run(tmp_path, NO_OPERATOR)
+    after, empty = ran.not_compiled
+    assert (empty.name, empty.cause, empty.is_loss) == ("Identity", "no graph", False)
+    assert (after.name, after.cause, after.is_loss) == ("Sequential", "whole function", True)
+    assert "script.py:6), which holds no operator, Dynamo skips all modules of torch's own" in after.reason
+
+
+MANY_MODULES = """
+import torch
+from torch import nn
+
+torch._dynamo.config.recompile_limit = 2
+modules = [torch.compile(nn.Sequential(nn.Linear(4, size), nn.GELU())) for size in (4, 5, 6, 7)]
+for _ in range(3):
+    for module in modules:
+        module(torch.ones(2, 4))
+"""
+
+
+def test_modules_above_the_limit_that_all_modules_of_torch_share(tmp_path: Path) -> None:
+    with torch._dynamo.config.patch(recompile_limit=torch._dynamo.config.recompile_limit):
+        ran = run(tmp_path, MANY_MODULES)
+    (record,) = ran.not_compiled
+    assert (record.name, record.cause, record.calls) == ("Sequential", "recompile limit", 6)
+    assert (record.span and record.span.line) == 6
+    assert "share one limit of compilations (2, `torch._dynamo.config.recompile_limit`)" in record.reason
+
+
+WRAPPERS = """
+import torch
+from torch import nn
+
+class Wrapper(nn.Module):
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.layers(x)
+
+for layers in ([nn.BatchNorm1d(4, momentum=None)], [nn.Linear(4, 4), nn.GELU()]):
+    torch.compile(Wrapper(*layers))(torch.ones(2, 4))
+
+@torch.compile
+def compiled(x):
+    return x.sin()
+
+compiled(torch.ones(2))
+"""
+
+
+def test_a_module_of_which_nothing_is_compiled_is_more_than_a_break(tmp_path: Path) -> None:
+    ran = run(tmp_path, WRAPPERS)
+    found = [(record.name, record.cause, record.span and record.span.line) for record in ran.not_compiled]
+    assert found == [("Wrapper", "whole function", 11)]
 
 
 def test_a_method_of_a_module_is_what_is_compiled_and_not_its_forward(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from aotlens.dynamo.breaks import BreakFacts, is_limit
 from aotlens.dynamo.listener import Listener
 from aotlens.dynamo.records import dynamo_record, hint_at, reason_at
 from aotlens.dynamo.skips import LAYER_OF_TORCH, skip_of
-from aotlens.dynamo.spans import user_frame
+from aotlens.dynamo.spans import span_of, user_frame
 from aotlens.model.dynamo import BreakEffect, Dynamo
 from aotlens.model.eager import CODES, NotCompiled, NotCompiledCause
 from aotlens.model.report import Target
 from aotlens.model.source import Span
 from aotlens.torch_api.dynamo.events import DynamoLoss
 
-__all__ = ["DynamoLog", "first_line"]
+__all__ = ["DynamoLog", "first_line", "limit_words", "reason_of"]
 
 _LIMIT = re.compile(r"exceeding the (?P<name>\w+) .*?set to (?P<count>\d+)", re.DOTALL)
 CAUSES: dict[BreakEffect, NotCompiledCause] = {
@@ -71,16 +71,19 @@ class DynamoLog:
     def _of_limit(self, loss: DynamoLoss) -> NotCompiled | None:
         index = user_frame(loss.frames)
         owner = user_qualname(loss.root.co_qualname, loss.root.co_filename)
+        span = first_line(loss.root.co_filename, loss.root.co_firstlineno)
         if not is_user_file(loss.root.co_filename):
             if index is None:
                 return None
-            owner = loss.frames[index].name or owner
-        span = first_line(loss.root.co_filename, loss.root.co_firstlineno)
+            owner, span = self.listener.limited(loss.root), span_of(loss.frames[index])
         calls = self.listener.eager_calls(loss.root) or 0
-        code = CODES["recompile limit"]
-        return NotCompiled(
-            _short(owner), owner, "recompile limit", _limit_reason(loss.message), code, span, calls
+        reason = (
+            f"it has as many compilations as the limit allows ({limit_words(loss.message)}), and calls that"
+            " need another graph run in eager; the value that recompiles it is the one to keep the same, or"
+            " in a tensor"
         )
+        code = CODES["recompile limit"]
+        return NotCompiled(_short(owner), owner, "recompile limit", reason, code, span, calls)
 
     def layers_without_effect(self) -> Iterator[NotCompiled]:
         """Yield the layers of torch's own whose `compile()` was called, which compiles nothing."""
@@ -98,18 +101,18 @@ def _of_break(facts: BreakFacts) -> NotCompiled | None:
         if not facts.is_traced or cause == "whole function":
             return None  # a layer of torch's own, which `not_compiled` names
         owner = facts.caller or owner
-    reason = "; ".join(filter(None, (reason_at(facts), hint_at(facts))))
-    return NotCompiled(_short(owner), owner, cause, reason, CODES[cause], facts.span)
+    return NotCompiled(_short(owner), owner, cause, reason_of(facts), CODES[cause], facts.span)
 
 
-def _limit_reason(message: str) -> str:
-    """Return what the recompile limit means for the function, in place of torch's advice to raise it."""
+def reason_of(facts: BreakFacts) -> str:
+    """Return why Dynamo stops at a break, and what to do."""
+    return "; ".join(filter(None, (reason_at(facts), hint_at(facts))))
+
+
+def limit_words(message: str) -> str:
+    """Return the recompile limit of Dynamo's message, with the name of the setting."""
     match = _LIMIT.search(message)
-    limit = f"{match['count']}, `torch._dynamo.config.{match['name']}`" if match else "Dynamo's"
-    return (
-        f"it has as many compilations as the limit allows ({limit}), and calls that need another graph run in"
-        " eager; the value that recompiles it is the one to keep the same, or in a tensor"
-    )
+    return f"{match['count']}, `torch._dynamo.config.{match['name']}`" if match else "Dynamo's"
 
 
 def first_line(file: str, line: int) -> Span:

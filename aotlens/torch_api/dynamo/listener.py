@@ -16,6 +16,7 @@ from aotlens.torch_api.dynamo.events import (
     DynamoGuards,
     DynamoListener,
     DynamoRecompile,
+    Frames,
     GuardMiss,
     log_exceptions,
 )
@@ -33,7 +34,7 @@ from aotlens.torch_api.dynamo.state import hide_from_dynamo
 from aotlens.torch_api.patches.scopes import Current, Patch, complete
 from aotlens.torch_api.patches.targets import Attribute
 
-__all__ = ["DYNAMO_EVENTS", "HOOKS", "reporting"]
+__all__ = ["DYNAMO_EVENTS", "HOOKS", "is_wrapper", "reporting"]
 
 
 def reporting(report: Callable[[Any, DynamoListener], Any]) -> Callable[[Any, Current], Any]:
@@ -90,7 +91,7 @@ def _on_frame(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def convert_frame(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
         code = frame.f_code
         with log_exceptions():
-            listener.frame_begins(code, frame.f_locals.get("fn") if _is_wrapper(code) else None)
+            listener.frame_begins(code, _wrapped(frame))
         try:
             return original(self, frame, *args, **kwargs)
         except Exception as error:
@@ -106,16 +107,27 @@ def _on_frame(original: Callable[..., Any], listener: DynamoListener) -> Any:
     return convert_frame
 
 
-def _is_wrapper(code: CodeType) -> bool:
+def is_wrapper(code: CodeType) -> bool:
     """Whether the function is Dynamo's own, around a function or module that it cannot enter directly."""
     return code.co_filename.endswith("external_utils.py")
+
+
+def _wrapped(frame: Any) -> Any:
+    """What a wrapper calls; None for other functions."""
+    return frame.f_locals.get("fn") if is_wrapper(frame.f_code) else None
+
+
+def _wrapped_call(frame: Any) -> tuple[Any, Frames] | None:
+    """What a wrapper calls, and from where; None for other functions."""
+    wrapped = _wrapped(frame)
+    return None if wrapped is None else (wrapped, frames_above_dynamo())
 
 
 def _on_skip(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def handle_skip(self: Any, result: Any, frame: Any) -> Any:
         if result.skip_reason is not None and result.guarded_code is None:
             with log_exceptions():
-                listener.skips(frame.f_code, str(result.skip_reason))
+                listener.skips(frame.f_code, str(result.skip_reason), _wrapped_call(frame))
         return original(self, result, frame)
 
     return handle_skip
@@ -127,7 +139,7 @@ def _on_unreported_skip(original: Callable[..., Any], listener: DynamoListener) 
             with log_exceptions():
                 reason = skip_reason(self, frame)
                 if reason:
-                    listener.skips(frame.f_code, reason)
+                    listener.skips(frame.f_code, reason, _wrapped_call(frame))
         return original(self, frame, *args, **kwargs)
 
     return catch_errors

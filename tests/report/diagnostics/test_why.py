@@ -247,9 +247,13 @@ def test_the_closing_table_names_the_values_that_recompiled() -> None:
 
 def test_a_break_in_a_library_has_a_hint_of_its_own() -> None:
     assert hint_of("GB0124", "x.item()", "").startswith("keep the 0-d tensor")
-    assert library_hint("GB0124", "", calls_library=True).startswith("set `torch._dynamo.config.")
-    assert library_hint("GB0025", "", calls_library=True).endswith("before and after the call separately")
-    assert "newer release" in library_hint("GB0156", "", calls_library=False)
+    assert library_hint("GB0124", "", "", calls_library=True).startswith("set `torch._dynamo.config.")
+    assert library_hint("GB0025", "Remove it", "", calls_library=True).endswith(
+        "before and after the call separately"
+    )
+    assert "newer release" in library_hint("GB0156", "", "", calls_library=False)
+    setting = "Set torch._dynamo.config.allow_rnn=True to enable it"
+    assert library_hint("GB0123", setting, "", calls_library=False) == setting
     assert hint_of("GB9999", "f(x)", "torch's own") == "torch's own"
 
 
