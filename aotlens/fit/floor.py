@@ -10,7 +10,7 @@ from typing import Any
 
 from aotlens.model.fit import FitAllocation, FitMoment, KindBytes, kinds_of, peak_of
 
-__all__ = ["UndividedCall", "floor_of", "is_undivided"]
+__all__ = ["UndividedCall", "floor_of", "is_cast", "is_undivided"]
 
 TRAINING_ARGUMENTS = ("train", "training")
 """The names that operators of batch norm give the argument that asks for statistics of the batch."""
@@ -24,7 +24,16 @@ class UndividedCall:
     """A moment at which all of that exists."""
     at: FitMoment
     storages: tuple[Any, ...]
-    """The lifetimes of what it reads, writes and allocates."""
+    """The lifetimes of what it reads, writes and allocates; that of its result is the last."""
+    is_cast: bool = False
+    """True for a cast, which counts only where its result becomes the gradient of a parameter."""
+
+
+def is_cast(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return True for a cast to another dtype, as autocast's backward casts the gradients of parameters."""
+    name = getattr(getattr(func, "_schema", None), "name", "")
+    dtype = kwargs.get("dtype")
+    return name == "aten::_to_copy" and dtype is not None and dtype != args[0].dtype
 
 
 def is_undivided(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node_name: str) -> bool:
@@ -61,9 +70,11 @@ def floor_of(
     floor = [*lasting, *(each for each in gradients if each.is_alive_at(moment))]
     needed_at: FitMoment | None = None
     for call in calls:
+        operands = [allocation_of.get(id(storage)) for storage in call.storages]
+        if call.is_cast and (operands[-1] is None or operands[-1].kind != "gradient"):
+            continue
         needed = {id(each): each for each in lasting}
         needed |= {id(each): each for each in gradients if each.is_alive_at(call.moment)}
-        operands = (allocation_of.get(id(storage)) for storage in call.storages)
         needed |= {id(each): each for each in operands if each is not None}
         if sum(each.bytes for each in needed.values()) > sum(each.bytes for each in floor):
             floor, needed_at = list(needed.values()), call.at

@@ -28,7 +28,7 @@ import aotlens
 from aotlens.capture.provenance.frames import user_frames
 from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.fit.collectives import Communication, OperatorCall
-from aotlens.fit.floor import UndividedCall, is_undivided
+from aotlens.fit.floor import UndividedCall, is_cast, is_undivided
 from aotlens.fit.library_workspaces import LibraryWorkspaces
 from aotlens.fit.other_phases import OtherPhases
 from aotlens.fit.placeholders import READS_A_VALUE, Placeholders
@@ -177,10 +177,10 @@ class Observer(TorchDispatchMode):
     ) -> None:
         """Record the call if parts of the batch cannot replace it."""
         running = None if is_hook else current_autograd_node()
-        if is_undivided(*call, "" if running is None else running.name()):
-            moment = self.moments - 1
-            where = FitMoment(self._phase, str(call[0]), frames.innermost, moment)
-            self.undivided_calls.append(UndividedCall(moment, where, storages))
+        casts = is_cast(*call)
+        if casts or is_undivided(*call, "" if running is None else running.name()):
+            where = FitMoment(self._phase, str(call[0]), frames.innermost, self.moments - 1)
+            self.undivided_calls.append(UndividedCall(where.moment, where, storages, casts))
 
     def _is_collective(self, func: Any) -> bool:
         return self.communication is not None and self.communication.handles(func)

@@ -11,7 +11,7 @@ from aotlens.fit.advice.jobs import NamesOutcome, TrainingOutcome
 from aotlens.fit.advice.search import Advised, advise
 from aotlens.fit.advice.target import Goal, Target
 from aotlens.fit.advice.trials import Trials, trials
-from aotlens.fit.floor import UndividedCall, floor_of, is_undivided
+from aotlens.fit.floor import UndividedCall, floor_of, is_cast, is_undivided
 from aotlens.fit.job import FitJob
 from aotlens.model.fit import Fit, FitAllocation, FitKind, FitMoment, FitPlan, FitPoint, KindBytes, PhasePeak
 from aotlens.model.source import Span
@@ -234,6 +234,24 @@ def test_batch_norm_of_the_training_and_added_gradients_are_not_divided() -> Non
     multiplied = torch.ops.aten.addcmul_.default
     assert not is_undivided(multiplied, (rows, rows, rows), {}, "torch::autograd::AccumulateGrad")
     assert not is_undivided(torch.ops.aten.detach.default, (rows,), {}, "torch::autograd::AccumulateGrad")
+
+
+def test_the_floor_has_a_gradient_in_both_dtypes_while_it_is_cast() -> None:
+    parameter = FitAllocation(40, "parameter", "setup", -1, None)
+    half = FitAllocation(20, "temporary", "backward", 0, 2)
+    gradient = FitAllocation(40, "gradient", "backward", 1, None)
+    lives = object(), object(), object()
+    allocations = parameter, half, gradient
+    allocation_of = dict(zip(map(id, lives), allocations, strict=True))
+    at = FitMoment("backward", "aten._to_copy.default", moment=1)
+    floor, needed_at = floor_of(allocations, [UndividedCall(1, at, lives[1:], is_cast=True)], allocation_of)
+    assert (needed_at, sum(row.bytes for row in floor)) == (at, 100)
+    activation = UndividedCall(1, at, (lives[2], lives[1]), is_cast=True)
+    assert floor_of(allocations, [activation], allocation_of)[1] is None
+    rows, copy = torch.randn(4, 3), torch.ops.aten._to_copy.default
+    assert is_cast(copy, (rows,), {"dtype": torch.float16})
+    assert not is_cast(copy, (rows,), {"dtype": torch.float32})
+    assert not is_cast(copy, (rows,), {})
 
 
 @pytest.mark.rotates
