@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -63,6 +63,21 @@ def observing(
     """Within the block, report every compiled target, every stage that starts and every fallback to eager."""
     observer = Observer(on_compiled, on_stage, on_not_compiled, on_target, on_busy)
     token = _OBSERVERS.set((*_OBSERVERS.get(), observer))
+    try:
+        yield
+    finally:
+        _OBSERVERS.reset(token)
+
+
+@contextmanager
+def observed_in_new_thread(observers: tuple[Observer, ...]) -> Iterator[None]:
+    """Within the block, notify these observers if the thread has none of its own: a new thread, also one
+    that a script starts, inherits no context.
+    """
+    if _OBSERVERS in copy_context():
+        yield
+        return
+    token = _OBSERVERS.set(observers)
     try:
         yield
     finally:

@@ -6,7 +6,7 @@ Invariant: a target is collected once per input signature, in the order of captu
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from aotlens.capture.provenance.frames import (
 from aotlens.model.eager import CODES, NotCompiled
 from aotlens.model.failure import Failure
 from aotlens.observe import NotCompiled as NotCompiledGraph
-from aotlens.observe import observing
+from aotlens.observe import Observer, current_observers, observed_in_new_thread, observing
 from aotlens.session.dynamo.log import first_line
 from aotlens.session.errors.failures import failure_of
 
@@ -114,6 +114,7 @@ class Collector:
         self._failures: list[Failure] = []
         self._captured: set[tuple[str, int]] = set()
         self._graph_calls = 0
+        self._observers: tuple[Observer, ...] = ()
 
     @contextmanager
     def listening(
@@ -123,7 +124,12 @@ class Collector:
     ) -> Iterator[None]:
         """Collect what the engine compiles within the block."""
         with observing(self._add, on_stage, self._add_eager, on_target):
+            self._observers = current_observers()
             yield
+
+    def listening_in_thread(self) -> AbstractContextManager[None]:
+        """Collect also what a thread of the script compiles within the block."""
+        return observed_in_new_thread(self._observers)
 
     def _failed_graphs(self) -> Iterator["NotCompiledGraph"]:
         """Return the graphs that the engine cannot compile and that run in eager."""

@@ -96,7 +96,8 @@ class CompileRouter:
         settings = {
             key: value for key, value in chosen.items() if key != "backend"
         }  # the session's backend applies
-        compiled = self._compiled(graph, example_inputs, settings)
+        with self.collector.listening_in_thread():
+            compiled = self._compiled(graph, example_inputs, settings)
         if isinstance(compiled, EagerGraph):
             return self.collector.counting(compiled)
         return self.collector.counting(attribute_errors(self.around(compiled, graph), graph))
@@ -211,7 +212,7 @@ def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
         install(BACKEND)
         compiled = original(chosen, **{**compile_options, "backend": router.compile_graph})
         substitute_while_tracing(compile, _traced_compile)  # Dynamo is loaded now
-        if isinstance(chosen, torch.nn.Module):
+        if isinstance(compiled, torch.nn.Module):
             compiled.forward = router.collector.noting_calls(entry, compiled.forward)
         return compiled
 

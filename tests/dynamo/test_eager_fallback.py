@@ -151,11 +151,11 @@ def test_the_registered_backend_falls_back_by_default() -> None:
 # In a session
 
 
-def run(folder: Path, text: str) -> ScriptRun:
+def run(folder: Path, text: str, verify: bool = False) -> ScriptRun:
     torch.compiler.reset()
     script = folder / "script.py"
     script.write_text(text)
-    return run_compiled(str(script), [], EAGER, False)
+    return run_compiled(str(script), [], EAGER, verify)
 
 
 TWO_PARTS = """
@@ -469,3 +469,17 @@ def test_dynamo_does_not_look_into_our_torch_compile(tmp_path: Path) -> None:
     ran = run(tmp_path, COMPILES_INSIDE + f"assert frames == {plain['frames']}, frames\n")
     assert ran.end.failure is None
     assert [record.cause for record in ran.not_compiled] == ["graph break"]
+
+
+def test_what_a_thread_of_the_script_compiles_is_collected(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import threading, torch\n"
+        "function = torch.compile(lambda x: x.cos())\n"
+        "thread = threading.Thread(target=function, args=(torch.ones(2),))\n"
+        "thread.start(); thread.join()\n",
+        verify=True,
+    )
+    assert [target.name for target in ran.targets] == ["<lambda>"]
+    assert [verdict and verdict.outcome for verdict in ran.verdicts] == ["equal"]
+    assert ran.not_compiled == ()
