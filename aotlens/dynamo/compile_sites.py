@@ -13,10 +13,10 @@ import torch
 from aotlens.capture.provenance.frames import is_first_party_file, is_torch_file
 from aotlens.dynamo.spans import span_of, user_frame
 from aotlens.model.source import Span
-from aotlens.torch_api.dynamo.calls import compiled_module
+from aotlens.torch_api.dynamo.calls import compiled_module, passed_callable
 from aotlens.torch_api.dynamo.events import Frames
 
-__all__ = ["CompileSites"]
+__all__ = ["CompileSites", "code_of"]
 
 
 class CompileSites:
@@ -39,12 +39,12 @@ class CompileSites:
             return
         span = span_of(frames[index])
         module = compiled_module(function)
-        called = function if module is None else module
-        code = _code_of(called)
+        called = passed_callable(function)
+        code = code_of(called)
+        self._by_id[id(called)] = span
         if code is None:
             return
         self._by_code.setdefault((code.co_filename, code.co_firstlineno), {})[span] = None
-        self._by_id[id(called)] = span
         if isinstance(called, torch.nn.Module) and is_torch_file(code.co_filename):
             name = type(called).__name__
             self._by_name.setdefault((span.file, name), {})[span] = None
@@ -64,9 +64,10 @@ class CompileSites:
         yield from self._without_effect.pop(code, ())
 
 
-def _code_of(function: Any) -> CodeType | None:
+def code_of(function: Any) -> CodeType | None:
     """Return the code of a function, or of a module's `forward`."""
-    called = type(function).forward if isinstance(function, torch.nn.Module) else function
-    called = inspect.unwrap(called)
+    is_module = isinstance(function, torch.nn.Module)
+    called = getattr(type(function), "forward", None) if is_module else function
+    called = inspect.unwrap(called) if callable(called) else called
     code = getattr(getattr(called, "__func__", called), "__code__", None)
     return code if isinstance(code, CodeType) else None

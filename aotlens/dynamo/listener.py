@@ -14,7 +14,7 @@ from typing import Any
 from aotlens.capture.provenance.frames import calling_frames, is_first_party_file, is_user_file, user_qualname
 from aotlens.dynamo.breaks import Breaks, is_limit
 from aotlens.dynamo.cache_lookups import CacheLog
-from aotlens.dynamo.compile_sites import CompileSites
+from aotlens.dynamo.compile_sites import CompileSites, code_of
 from aotlens.dynamo.compile_time import DYNAMO, FIRST_RUN, Clock
 from aotlens.dynamo.facts import CompilationFacts, FunctionFacts, MeasuredGuards, WrappedSkip
 from aotlens.dynamo.graph_edges import graph_edges
@@ -26,7 +26,7 @@ from aotlens.dynamo.spans import span_of, statement_span, user_frame
 from aotlens.model.report import AFTER
 from aotlens.model.source import Span
 from aotlens.observe import observing
-from aotlens.torch_api.dynamo.calls import EagerCalls, counting_eager_calls
+from aotlens.torch_api.dynamo.calls import EagerCalls, counting_eager_calls, passed_callable
 from aotlens.torch_api.dynamo.events import (
     CacheEvent,
     DynamoConstant,
@@ -61,6 +61,8 @@ class _Frame:
     part: str
     wraps: Any = None
     """The module or function that it calls, if it is a wrapper of torch's."""
+    depth: int = 0
+    """The inlining depth of that call; 0 until Dynamo traces it."""
     compile_id: str = ""
     """Empty until it is compiled."""
 
@@ -92,6 +94,8 @@ class Listener:
         self.sites = CompileSites()
         self.seen: set[tuple[str, int]] = set()
         """File and first line of every function that Dynamo processed."""
+        self.inlined: set[tuple[str, int]] = set()
+        """File and first line of every function that Dynamo traced as a callee."""
         self.counts_calls = time_guards
         self.graphs: dict[str, tuple[str, str, str]] = {}
         """File, function and part of each compilation whose graph ran."""
@@ -186,7 +190,7 @@ class Listener:
         if wrapped is not None:
             function, frames = wrapped
             skip = WrappedSkip(_name_of(function), reason, _user_span(frames))
-            self.wrapped_skips.setdefault(id(function), skip)
+            self.wrapped_skips.setdefault(id(passed_callable(function)), skip)
         for name, span in self.sites.skipped_by(code):
             owner = self.function(span.file, name, span.line)
             owner.skipped.setdefault((name, LAYER_OF_TORCH, span))
@@ -197,6 +201,12 @@ class Listener:
         span = statement_span(code.co_filename, code.co_firstlineno)
         owner.skipped.setdefault((code.co_qualname, reason.partition("\n")[0], span))
 
+    def skipped_code(self) -> Iterator[tuple[str, int, str]]:
+        """Yield file, first line and reason of each function of the user's that Dynamo skipped."""
+        for facts in self.functions.values():
+            for _, reason, span in facts.skipped:
+                yield span.file, span.line, reason
+
     def loses(self, loss: DynamoLoss) -> None:
         frame = next((frame for frame in reversed(self._tracing.stack) if frame.code is loss.root), None)
         compile_id = self._known_id(loss.compile_id) or (frame.compile_id if frame is not None else "")
@@ -206,7 +216,7 @@ class Listener:
             self._reaches_limit(loss.root)
         else:
             wraps = None if frame is None else frame.wraps
-            self.breaks.add(loss, *(() if wraps is None else (_name_of(wraps), id(wraps))))
+            self.breaks.add(loss, *(() if wraps is None else (_name_of(wraps), id(passed_callable(wraps)))))
 
     def _reaches_limit(self, code: CodeType) -> None:
         owner, _ = self._owner(code)
@@ -297,12 +307,22 @@ class Listener:
 
     # Time.
 
-    def starts_line(self, file: str, depth: int, lines: Iterator[tuple[str, int]]) -> None:
+    def starts_line(self, code: CodeType, depth: int, lines: Iterator[tuple[str, int]]) -> None:
         tracing = self._tracing
-        if depth > tracing.depth and not is_user_file(file):
+        if depth and not self._is_wrapped(code, depth):
+            self.inlined.add((code.co_filename, code.co_firstlineno))
+        if depth > tracing.depth and not is_user_file(code.co_filename):
             return  # a library's function, called from the same user line: most lines are of this kind
         tracing.began, tracing.depth = self._end_line(), depth
         tracing.line = next((line for line in lines if is_user_file(line[0])), None)
+
+    def _is_wrapped(self, code: CodeType, depth: int) -> bool:
+        """Return True for the code that a wrapper of torch's calls; deeper, it is a part of that code."""
+        frame = next(iter(reversed(self._tracing.stack)), None)
+        if frame is None or frame.wraps is None or code is not code_of(passed_callable(frame.wraps)):
+            return False
+        frame.depth = min(depth, frame.depth or depth)
+        return depth == frame.depth
 
     def _end_line(self) -> float:
         """Add the time since the last line began to it; return the time that Dynamo has spent until now."""

@@ -14,7 +14,7 @@ NotCompiledCause = Literal[
     "graph break",  # Dynamo split the function here; the expression itself runs in eager
     "rest of function",  # Dynamo could not resume: from here to the end the function runs in eager
     "whole function",  # Dynamo captured nothing of the function
-    "some calls",  # other calls of the module ran compiled; Dynamo left these to eager
+    "some calls",  # other calls of it ran compiled; Dynamo left these to eager
     "skipped",  # a layer of torch's own with `compile()`, which compiles nothing up to torch 2.13
     "recompile limit",  # recompiled too often: calls that need yet another graph run in eager
     "no graph",  # it ran, and held no tensor operation to capture

@@ -3,12 +3,14 @@
 Invariant: a target is collected once per input signature, in the order of capture.
 """
 
+import inspect
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from functools import wraps
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +27,8 @@ from aotlens.observe import NotCompiled as NotCompiledGraph
 from aotlens.observe import Observer, current_observers, observed_in_new_thread, observing
 from aotlens.session.dynamo.log import first_line
 from aotlens.session.errors.failures import failure_of
+from aotlens.torch_api.dynamo.calls import passed_callable, state_against_dynamo
+from aotlens.torch_api.dynamo.state import skip_frame_in_dynamo
 
 if TYPE_CHECKING:
     from aotlens.compiled import Compiled
@@ -41,52 +45,61 @@ class StopScript(BaseException):
 
 @dataclass(eq=False, slots=True)
 class CompiledCallable:
-    """A function or module that the script passes to `torch.compile`."""
+    """A function or module that the script passes to `torch.compile`, or a copy of a compiled module."""
 
     function: Any
+    """The module itself where the script passes its `forward` or calls its `compile()`."""
     calls: int = 0
-    """Calls of a module; those of functions are not counted, nor those that other compiled code makes."""
+    """Calls that other compiled code makes are not counted."""
     eager_calls: int = 0
     """Calls in which no graph ran."""
+    failed_calls: int = 0
+    """Calls that raised an error before a graph ran."""
+    states: dict[str, int] = field(default_factory=dict)
+    """What kept Dynamo from compiling, by number of calls in eager."""
     is_of_import: bool = False
     """Whether a library passed it to `torch.compile` while the library was imported."""
 
     @property
     def entries(self) -> list[tuple[tuple[str, int], str]]:
         """Return the location and name of the function, or of the module's `forward`."""
-        function = _module_of(self.function) or self.function
-        called = getattr(type(function), "forward", function)
-        while hasattr(called, "__wrapped__"):
-            called = called.__wrapped__
-        code = getattr(getattr(called, "__func__", called), "__code__", None)
-        if code is None:
-            return []
-        named = called if called is function else type(function)
-        return [((code.co_filename, code.co_firstlineno), str(getattr(named, "__name__", named)))]
+        code = getattr(self._called, "__code__", None)
+        return [] if code is None else [((code.co_filename, code.co_firstlineno), self.name)]
+
+    @property
+    def _called(self) -> Any:
+        """Return the Python function that a call runs."""
+        called = self.function
+        while isinstance(called, partial):
+            called = called.func
+        if isinstance(called, torch.nn.Module):
+            called = getattr(type(called), "forward", None)  # that of a `ScriptModule` cannot be read
+        elif not hasattr(called, "__code__") and not isinstance(called, BuiltinFunctionType):
+            called = type(called).__call__ if callable(called) else None
+        called = inspect.unwrap(called) if callable(called) else called
+        return getattr(called, "__func__", called)
 
     @property
     def name(self) -> str:
         """Return the name of the function, or of the module's class."""
-        function = getattr(
-            self.function, "__self__", self.function
-        )  # `layer.compile()` passes a bound method
+        function = self.function
+        while isinstance(function, partial):
+            function = function.func
         return str(getattr(function, "__name__", type(function).__name__))
 
     @property
-    def is_of_torch(self) -> bool:
-        """Return True if the code is torch's: Dynamo then traces a wrapper that all such callables share."""
+    def is_wrapped(self) -> bool:
+        """Return True if Dynamo traces a wrapper that all such callables share: around code of torch's own,
+        builtin functions, and objects that are called.
+        """
+        if not isinstance(self.function, torch.nn.Module) and not hasattr(self.function, "__code__"):
+            return True
         return any(is_torch_file(file) for (file, _), _ in self.entries)
 
-
-def _module_of(function: Any) -> torch.nn.Module | None:
-    """Return the module of a bound method that torch itself defines: `module.compile()` passes that of
-    `Module`.
-
-    A method of the user or a library is itself what is compiled, as in `torch.compile(vae.decode)`.
-    """
-    owner, code = getattr(function, "__self__", None), getattr(function, "__code__", None)
-    is_torchs = code is not None and is_torch_file(code.co_filename)
-    return owner if isinstance(owner, torch.nn.Module) and is_torchs else None
+    @property
+    def ran_compiled(self) -> bool:
+        """Return True if a graph ran in one of the calls."""
+        return self.calls > self.eager_calls + self.failed_calls
 
 
 class Collector:
@@ -161,12 +174,9 @@ class Collector:
         """Return True if Dynamo captured a graph of any code."""
         return bool(self._captured or self._eager)
 
-    def has_graph(self, entry: CompiledCallable) -> bool:
-        """Return True if Dynamo captured a graph of its code."""
-        return any(location in self._captured for location, _ in entry.entries)
-
     def add_callable(self, function: Any) -> CompiledCallable:
         """Return the entry of a callable that is passed to `torch.compile`; the same one for every call."""
+        function = passed_callable(function)
         known = self._callables_by_id.get(id(function))
         if known is None:
             known = CompiledCallable(
@@ -178,7 +188,7 @@ class Collector:
 
     def note_other_backend(self, function: Any, backend: object) -> None:
         """Note that the script chose another backend; torch's own uses are ignored."""
-        entries = CompiledCallable(function).entries
+        entries = CompiledCallable(passed_callable(function)).entries
         if not entries or not is_user_file(entries[0][0][0]):
             return
         (file, line), name = entries[0]
@@ -202,21 +212,34 @@ class Collector:
         finally:
             del self.compiled[count:]
 
-    def noting_calls(self, entry: CompiledCallable, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the function so that the entry counts its calls, and those in which no graph ran."""
+    def noting_calls(self, function: Any, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap what was compiled so that the calls are counted, and those in which no graph ran.
 
-        @wraps(function)
+        A function that the script did not pass is a method of a class that it passed, and is not counted.
+        """
+        function = passed_callable(function)
+        if id(function) not in self._callables_by_id and not isinstance(function, torch.nn.Module):
+            return compiled
+
+        @wraps(compiled)
         def recorded(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling():  # Dynamo inlines it
-                return function(*args, **kwargs)
+                return compiled(*args, **kwargs)
+            entry = self.add_callable(function)  # a copy of a compiled module is new
             before = self._graph_calls
             entry.calls += 1
-            outputs = function(*args, **kwargs)
+            try:
+                outputs = compiled(*args, **kwargs)
+            except BaseException:
+                entry.failed_calls += self._graph_calls == before
+                raise
             if self._graph_calls == before:
                 entry.eager_calls += 1
+                if state := state_against_dynamo():
+                    entry.states[state] = entry.states.get(state, 0) + 1
             return outputs
 
-        return recorded
+        return skip_frame_in_dynamo(recorded)
 
     def add_failure(self, failure: Failure) -> None:
         """Add the engine's error for a target that it could not compile; the script continues in eager."""

@@ -4,6 +4,7 @@ Invariant: both names are restored after the context.  The user's own arguments 
 `options`) keep their meaning; only backend, policy and observation are the session's.
 """
 
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,8 +32,8 @@ from aotlens.torch_api.dynamo.state import (
 )
 from aotlens.torch_api.fake.tensors import mute_fake_tensor_log
 from aotlens.torch_api.modes import is_recording
-from aotlens.torch_api.patches.compilers import BACKEND
-from aotlens.torch_api.patches.scopes import install
+from aotlens.torch_api.patches.compilers import BACKEND, COUNT_CALLS
+from aotlens.torch_api.patches.scopes import complete, install, patched
 
 __all__ = ["AroundBackend", "BeforeDirect", "CompileRouter", "intercepting_compile", "is_routed_callable"]
 
@@ -101,6 +102,11 @@ class CompileRouter:
         if isinstance(compiled, EagerGraph):
             return self.collector.counting(compiled)
         return self.collector.counting(attribute_errors(self.around(compiled, graph), graph))
+
+    def counting_calls(self, backend: Any, function: Any, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """Count the calls of what `torch.compile` made for this session's backend."""
+        is_ours = backend == self.compile_graph
+        return self.collector.noting_calls(function, compiled) if is_ours else compiled
 
     def _compiled(self, graph: Any, inputs: list[Any], user_settings: dict[str, Any]) -> Callable[..., Any]:
         try:
@@ -184,7 +190,10 @@ def intercepting_compile(router: CompileRouter) -> Iterator[None]:
     torch.compile, aotlens.compile = _torch_compile(torch.compile, router), _aotlens_compile(router)
     _SESSIONS.append(router)
     try:
-        with mute_fake_tensor_log():  # our message covers what they say about the user's mistakes
+        with (
+            patched(COUNT_CALLS, router.counting_calls),
+            mute_fake_tensor_log(),
+        ):  # our message covers what they say about the user's mistakes
             yield
     finally:
         _SESSIONS.pop()
@@ -208,13 +217,13 @@ def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
         chosen = router.choose(model)
         if chosen is None:
             return model
-        entry = router.collector.add_callable(chosen)
+        if not isinstance(chosen, type):
+            router.collector.add_callable(chosen)
         install(BACKEND)
-        compiled = original(chosen, **{**compile_options, "backend": router.compile_graph})
-        substitute_while_tracing(compile, _traced_compile)  # Dynamo is loaded now
-        if isinstance(compiled, torch.nn.Module):
-            compiled.forward = router.collector.noting_calls(entry, compiled.forward)
-        return compiled
+        importlib.import_module("torch._dynamo.eval_frame")
+        complete(COUNT_CALLS.name)
+        substitute_while_tracing(compile, _traced_compile)
+        return original(chosen, **{**compile_options, "backend": router.compile_graph})
 
     return skip_frame_in_dynamo(compile)
 

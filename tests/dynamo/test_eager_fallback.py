@@ -349,7 +349,7 @@ def test_a_method_of_a_module_is_what_is_compiled_and_not_its_forward(tmp_path: 
     )
     assert [target.qualname for target in ran.targets] == ["Coder.decode"]
     found = [(record.name, record.cause, record.span and record.span.line) for record in ran.not_compiled]
-    assert found == [("Coder", "not called", 3)]
+    assert found == [("decode", "not called", 9), ("Coder", "not called", 3)]
 
 
 def test_what_a_library_compiles_while_it_is_imported_need_not_be_called(tmp_path: Path) -> None:
@@ -469,6 +469,125 @@ def test_dynamo_does_not_look_into_our_torch_compile(tmp_path: Path) -> None:
     ran = run(tmp_path, COMPILES_INSIDE + f"assert frames == {plain['frames']}, frames\n")
     assert ran.end.failure is None
     assert [record.cause for record in ran.not_compiled] == ["graph break"]
+
+
+def test_calls_while_dynamo_is_off_are_listed(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import torch\n"
+        "from torch.utils.flop_counter import FlopCounterMode\n"
+        "class Net(torch.nn.Module):\n    def forward(self, x):\n        return x.sin()\n"
+        "net = torch.compile(Net())\n"
+        "function = torch.compile(lambda x: x.cos())\n"
+        "x = torch.ones(2)\n"
+        "net(x)\n"
+        "with torch.compiler.set_stance('force_eager'):\n    net(x); function(x)\n"
+        "with FlopCounterMode(display=False):\n    function(x)\n",
+    )
+    assert ran.end.exit_code == 0
+    net, function = sorted(ran.not_compiled, key=lambda record: record.name, reverse=True)
+    assert (net.name, net.cause, net.calls, net.span and net.span.line) == ("Net", "some calls", 1, 6)
+    stance = '`torch.compiler.set_stance("force_eager")` was in force; '
+    assert net.reason == stance + "1 other call of it ran compiled"
+    assert (function.name, function.cause, function.calls) == ("<lambda>", "whole function", 2)
+    assert function.reason.startswith(stance + "a TorchDispatchMode was active")
+    assert (function.span and function.span.line) == 7
+
+
+def test_each_instance_of_a_class_is_judged_by_its_own_calls(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return x.sin()\n"
+        "    def encode(self, x):\n        return x.cos()\n"
+        "class Part(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return x.tan()\n"
+        "class Whole(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.part, self.empty = torch.compile(Part()), torch.compile(torch.nn.Identity())\n"
+        "    def forward(self, x):\n        return self.empty(self.part(x))\n"
+        "x = torch.ones(2)\n"
+        "called = torch.compile(Net())\n"
+        "other = torch.compile(Net())\n"
+        "linear, unused = torch.compile(torch.nn.Linear(2, 2)), torch.compile(torch.nn.Linear(2, 2))\n"
+        "called(x), other.encode(x), linear(x)\n"
+        "torch.compile(Whole())(x)\n",
+    )
+    found = [(record.name, record.cause, record.span and record.span.line) for record in ran.not_compiled]
+    assert found == [("Net", "not called", 18), ("Linear", "not called", 19)]
+
+
+def test_a_copy_of_a_compiled_module_is_judged_by_its_own_calls(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import copy, torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    scale = 1.0\n"
+        "    def forward(self, x):\n        return x.sin()\n"
+        "net = torch.compile(Net())\n"
+        "net(torch.ones(2))\n"
+        "average, unused = copy.deepcopy(net), copy.deepcopy(net)\n"
+        "with torch.compiler.set_stance('force_eager'):\n    average(torch.ones(2))\n",
+    )
+    (record,) = ran.not_compiled
+    assert (record.name, record.cause, record.span and record.span.line) == ("Net", "whole function", 8)
+
+
+def test_what_is_neither_a_function_nor_a_module_is_listed(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import functools, torch\n"
+        "def broken(x, k):\n"
+        "    for _ in range(1):\n"
+        "        with open(__file__):\n            x = x * k\n"
+        "    return x\n"
+        "x = torch.ones(2)\n"
+        "torch.compile(functools.partial(broken, k=2))(x)\n"
+        "unused = torch.compile(torch.cos)\n"
+        "torch.compile(torch.nn.functional.softmax)(x, dim=0)\n"
+        "torch.compile(torch.jit.trace(torch.nn.Linear(2, 2), x))(x)\n",
+    )
+    found = [(record.name, record.cause, record.span and record.span.line) for record in ran.not_compiled]
+    assert sorted(found) == [
+        ("TopLevelTracedModule", "whole function", 11),
+        ("broken", "whole function", 4),
+        ("cos", "not called", 9),
+    ]
+    assert [target.name for target in ran.targets] == ["inner"]
+
+
+def test_calls_that_raise_are_listed_with_what_raised(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import torch\n"
+        "from torch import nn\n"
+        "recurrent = torch.compile(nn.Sequential(nn.LSTM(4, 4)), fullgraph=True)\n"
+        "class Net(nn.Module):\n"
+        "    def forward(self, x):\n        return x @ x\n"
+        "for module in (recurrent, torch.compile(Net())):\n"
+        "    try:\n        module(torch.ones(2, 4))\n"
+        "    except Exception:\n        pass\n",
+    )
+    recurrent, wrong = ran.not_compiled
+    assert (recurrent.name, recurrent.cause) == ("Sequential", "whole function")
+    assert "RNN, GRU, or LSTM" in recurrent.reason
+    assert (wrong.name, wrong.cause) == ("Net", "no graph")
+    assert wrong.reason == "each of its calls raised an error before a graph of it ran"
+
+
+def test_what_is_compiled_already_can_be_compiled_again(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import torch\n"
+        "class Net(torch.nn.Module):\n    def forward(self, x):\n        return x.sin()\n"
+        "function = torch.compile(torch.compile(lambda x: x.cos()))\n"
+        "torch.compile(torch.compile(Net()))(torch.ones(2)), function(torch.ones(2))\n",
+    )
+    assert ran.end.exit_code == 0
+    assert [target.name for target in ran.targets] == ["Net", "<lambda>"]
+    assert ran.not_compiled == ()
 
 
 def test_what_a_thread_of_the_script_compiles_is_collected(tmp_path: Path) -> None:

@@ -290,7 +290,7 @@ def test_lines_of_libraries_count_for_the_user_line_that_calls_them(monkeypatch:
         (1, [library, outer]),
         (0, [("model.py", 11)]),
     ):
-        listener.starts_line(lines[0][0], depth, iter(lines))
+        listener.starts_line(compile("", lines[0][0], "exec"), depth, iter(lines))
     assert listener.line_seconds == {outer: 2.0, inner: 1.0}
 
 

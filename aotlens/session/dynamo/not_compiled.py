@@ -15,8 +15,8 @@ from aotlens.model.failure import Failure
 from aotlens.model.report import AFTER
 from aotlens.model.source import Span
 from aotlens.session.collector import Collector, CompiledCallable
+from aotlens.session.dynamo.calls_in_eager import of_calls_in_eager, own_in_eager, ran_in_graph
 from aotlens.session.dynamo.log import DynamoLog, first_line
-from aotlens.session.dynamo.of_torch_in_eager import of_torch_in_eager, own_in_eager
 from aotlens.torch_api.dynamo.state import unsupported_frames
 
 __all__ = ["not_compiled", "uncaptured_failures"]
@@ -51,17 +51,17 @@ def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...
         if record.cause == "not called" or record.name not in known
     ]
     records += collector.other_backends
-    return tuple(sorted(records, key=lambda record: ORDER.index(record.cause)))
+    return tuple(sorted(dict.fromkeys(records), key=lambda record: ORDER.index(record.cause)))
 
 
 def _of_dynamo(collector: Collector, log: DynamoLog) -> list[NotCompiled]:
     """Return Dynamo's losses; a break is more than that where nothing else of the function was compiled."""
-    of_torch = of_torch_in_eager(collector, log)
-    known = {(record.name, record.span) for record in of_torch}
-    limited = {record.name for record in of_torch if record.cause == "recompile limit"}
+    of_calls = of_calls_in_eager(collector, log)
+    known = {(record.name, record.span) for record in of_calls}
+    limited = {record.name for record in of_calls if record.cause == "recompile limit"}
     whole = own_in_eager(collector)
     has_none = bool(collector.callables) and not collector.has_graphs
-    records = [*of_torch]
+    records = [*of_calls]
     for record in log.records:
         is_limit = record.cause == "recompile limit"
         if (record.name, record.span) in known or (is_limit and record.name in limited):
@@ -75,8 +75,8 @@ def _of_dynamo(collector: Collector, log: DynamoLog) -> list[NotCompiled]:
 
 def uncaptured_failures(collector: Collector, log: DynamoLog, script: str) -> Iterator[Failure]:
     """Yield the functions of which Dynamo captured no graph, as failures of a trace."""
-    of_torch = (record for record in of_torch_in_eager(collector, log) if record.cause == "whole function")
-    for record in (*_skipped_whole(collector, log), *of_torch, *log.layers_without_effect()):
+    of_calls = (record for record in of_calls_in_eager(collector, log) if record.cause == "whole function")
+    for record in (*_skipped_whole(collector, log), *of_calls, *log.layers_without_effect()):
         file, line = (script, None) if record.span is None else (record.span.file, record.span.line)
         location = file if line is None else f"{file}:{line}"
         message = f"{location}: Dynamo does not compile `{record.name}`, so there is no graph of it"
@@ -104,16 +104,21 @@ def _skipped_whole(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled
 
 def _without_graph(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled]:
     """Yield functions passed to `torch.compile` that have no graph, without a reason from Dynamo."""
+    called = {location for entry in collector.callables if entry.calls for location, _ in entry.entries}
     for entry in collector.callables:
-        if collector.has_graph(entry) or not entry.entries:
+        if ran_in_graph(entry, log):
             continue
-        _, name = entry.entries[0]
         span = _definition_or_site(log, entry)
-        if any(location in log.seen for location, _ in entry.entries) or entry.calls:
+        if not entry.calls and any(location in called for location, _ in entry.entries):
+            span = log.listener.sites.of_callable(entry.function) or span  # others of its code are called
+        if entry.calls and entry.calls == entry.failed_calls:
+            reason = "each of its calls raised an error before a graph of it ran"
+            yield _record(entry.name, "no graph", reason, span)
+        elif entry.calls:
             reason = "it ran, and Dynamo found no tensor operation in it to capture"
-            yield _record(name, "no graph", reason, span)
+            yield _record(entry.name, "no graph", reason, span)
         elif not entry.is_of_import:
-            yield _record(name, "not called", "it was passed to torch.compile and never called", span)
+            yield _record(entry.name, "not called", "it was passed to torch.compile and never called", span)
 
 
 def _definition_or_site(log: DynamoLog, entry: CompiledCallable) -> Span | None:
@@ -125,7 +130,7 @@ def _definition_or_site(log: DynamoLog, entry: CompiledCallable) -> Span | None:
             return site
         for site in log.listener.sites.of_function(file, line, name):
             return site
-    return None
+    return log.listener.sites.of_callable(entry.function)
 
 
 def _record(name: str, cause: NotCompiledCause, reason: str, span: Span | None) -> NotCompiled:

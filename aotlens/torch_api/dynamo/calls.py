@@ -3,6 +3,7 @@
 Invariant: nothing here runs on a call of compiled code, until a function has reached the recompile limit.
 """
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,10 +16,18 @@ from torch._C._dynamo.eval_frame import set_guard_complete_hook
 from aotlens.torch_api.dynamo.events import DynamoListener, log_exceptions
 from aotlens.torch_api.dynamo.frames import frames_above_dynamo
 from aotlens.torch_api.dynamo.listener import reporting
-from aotlens.torch_api.patches.scopes import Patch
+from aotlens.torch_api.patches.scopes import Current, Patch
 from aotlens.torch_api.patches.targets import Attribute
 
-__all__ = ["COMPILE_CALLS", "EagerCalls", "compiled_module", "counting_eager_calls"]
+__all__ = [
+    "COMPILE_CALLS",
+    "EagerCalls",
+    "compiled_module",
+    "counting_eager_calls",
+    "passed_callable",
+    "state_against_dynamo",
+    "wrap_calls",
+]
 
 
 def _on_compile(original: Callable[..., Any], listener: DynamoListener) -> Any:
@@ -39,6 +48,58 @@ COMPILE_CALLS = Patch(
     "the lines that pass a function to `torch.compile` are reported",
 )
 """A row of the scope `LISTEN`."""
+
+
+def wrap_calls(original: Callable[..., Any], current: Current) -> Any:
+    """Have the handler wrap what `torch.compile` makes of a function, with the backend: `handler(backend,
+    function, compiled)`.  Copies of a compiled module are made here too.
+    """
+    from torch._dynamo.eval_frame import OptimizeContext, innermost_backend
+
+    def call(self: Any, fn: Any) -> Any:
+        compiled, wrap = original(self, fn), current()
+        if wrap is None or not isinstance(self, OptimizeContext) or not inspect.isfunction(compiled):
+            return compiled
+        backend = innermost_backend(self.callback)
+        wrapped = wrap(getattr(backend, "compiler_fn", backend), fn, compiled)
+        if wrapped is not compiled:
+            wrapped._torchdynamo_wrapper_id = id(wrapped)  # torch finds `fn` again by it
+        return wrapped
+
+    return call
+
+
+def passed_callable(function: Any) -> Any:
+    """Return the module or function that the script passed to `torch.compile`: torch compiles a function that
+    calls a module, a method that a module inherits, or a function that is compiled already.
+    """
+    while getattr(function, "_torchdynamo_wrapper_id", None) == id(function):
+        function = getattr(function, "_orig_mod", None) or function._torchdynamo_orig_callable
+    inner = getattr(function, "__wrapped__", None)
+    if isinstance(inner, torch.nn.Module):
+        return inner
+    owner, called = getattr(function, "__self__", None), getattr(function, "__func__", None)
+    if isinstance(owner, torch.nn.Module) and called in (
+        getattr(type(owner), "forward", None),  # that of a `ScriptModule` cannot be read
+        torch.nn.Module._call_impl,
+        torch.nn.Module._wrapped_call_impl,
+    ):
+        return owner
+    return function
+
+
+def state_against_dynamo() -> str:
+    """Return what keeps Dynamo from compiling any call at present; empty if nothing does."""
+    from torch._dynamo import config, eval_frame
+
+    stance = eval_frame._stance.stance
+    if stance != "default":
+        return f'`torch.compiler.set_stance("{stance}")` was in force'
+    if config.disable:
+        return "`torch._dynamo.config.disable` was set"
+    if torch._C._len_torch_dispatch_stack():
+        return "a TorchDispatchMode was active, under which Dynamo compiles nothing"
+    return ""
 
 
 def compiled_module(function: Any) -> torch.nn.Module | None:

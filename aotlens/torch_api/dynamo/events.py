@@ -137,8 +137,8 @@ class DynamoListener(Protocol):
     def makes_constant(self, constant: DynamoConstant) -> None: ...
     def guards_size(self, expression: str, frames: Frames) -> None: ...
     def makes_guards(self, guards: DynamoGuards) -> None: ...
-    def starts_line(self, file: str, depth: int, lines: Iterator[tuple[str, int]]) -> None:
-        """Dynamo begins to trace a line of a file, in a function that it inlined at this depth.
+    def starts_line(self, code: CodeType, depth: int, lines: Iterator[tuple[str, int]]) -> None:
+        """Dynamo begins to trace a line of a function that it inlined at this depth.
 
         `lines` is this line and the callers', innermost first.
         """

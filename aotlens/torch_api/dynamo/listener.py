@@ -76,7 +76,7 @@ def _on_line(original: Callable[..., Any], listener: DynamoListener) -> Any:
         original(self, line)
         with log_exceptions():
             depth = getattr(self, "inline_depth", 0)
-            listener.starts_line(self.f_code.co_filename, depth, _traced_lines(self))
+            listener.starts_line(self.f_code, depth, _traced_lines(self))
 
     return starts_line
 

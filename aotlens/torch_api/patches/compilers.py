@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlens.torch_api.caches import aot_key_parts, load_with_key, prepare_key, trace_structured
-from aotlens.torch_api.dynamo.calls import COMPILE_CALLS
+from aotlens.torch_api.dynamo.calls import COMPILE_CALLS, wrap_calls
 from aotlens.torch_api.dynamo.listener import DYNAMO_EVENTS, HOOKS
 from aotlens.torch_api.dynamo.state import call_without_events, create_proxy, keep_hidden, wrap_compiled
 from aotlens.torch_api.fake.kernels import grouped_mm, output_info, own_results, view
@@ -28,6 +28,7 @@ from aotlens.torch_api.patches.targets import Attribute, Entry
 
 __all__ = [
     "BACKEND",
+    "COUNT_CALLS",
     "DYNAMO",
     "FAKE_KERNELS",
     "INDUCTOR",
@@ -268,6 +269,20 @@ WRAP_COMPILED = Scope(
             Attribute("torch._dynamo.eval_frame:_TorchDynamoContext", "__call__"),
             wrap_compiled,
             "calls of what `torch.compile` returns are seen",
+        ),
+    ),
+    every_thread=True,
+)
+
+COUNT_CALLS = Scope(
+    "calls of compiled functions",
+    "a script runs whose calls of compiled functions are counted",
+    (
+        Patch(
+            Attribute("torch._dynamo.eval_frame:_TorchDynamoContext", "__call__"),
+            wrap_calls,
+            "calls that run no graph are counted, also those of copies of a compiled module",
+            needs_loaded=True,
         ),
     ),
     every_thread=True,

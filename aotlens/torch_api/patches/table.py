@@ -27,6 +27,7 @@ from aotlens.torch_api.objects import call_object_method
 from aotlens.torch_api.operators import operator_name
 from aotlens.torch_api.patches.compilers import (
     BACKEND,
+    COUNT_CALLS,
     DYNAMO,
     FAKE_KERNELS,
     INDUCTOR,
@@ -294,6 +295,7 @@ SCOPES: tuple[Scope, ...] = (
     TRITON_TARGET,
     LISTEN,
     WRAP_COMPILED,
+    COUNT_CALLS,
     NO_GPU,
 )
 """Every change, in the order of a compilation."""
