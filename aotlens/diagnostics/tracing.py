@@ -71,7 +71,8 @@ RULES: tuple[Rule, ...] = (
         "Dynamo captures nothing of the function, or nothing from this line on: it cannot trace an"
         " expression such as `nn.LSTM` and cannot resume after it. The same code is used for a function"
         " that was never called, has no tensor operation, was recompiled too often, or for which the"
-        " script chose another backend.",
+        " script chose another backend; and for a module of torch's own whose calls run no graph, because"
+        " all such modules share their compilations and Dynamo could not trace another one.",
         "That code runs in eager, and no graph of it is shown.",
         "The message has Dynamo's own hint. Compile the parts around this expression, or remove"
         " `torch.compile` and name the function (`aotlens inspect SCRIPT::name`): it is then captured"
