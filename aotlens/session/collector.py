@@ -225,7 +225,7 @@ class Collector:
         def recorded(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling():  # Dynamo inlines it
                 return compiled(*args, **kwargs)
-            entry = self.add_callable(function)  # a copy of a compiled module is new
+            entry = self._callables_by_id.get(id(function)) or self.add_callable(function)  # a copy is new
             before = self._graph_calls
             entry.calls += 1
             try:
