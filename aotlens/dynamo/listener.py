@@ -92,8 +92,6 @@ class Listener:
         self.caches = CacheLog()
         self.line_seconds: dict[tuple[str, int], float] = {}
         self.sites = CompileSites()
-        self.seen: set[tuple[str, int]] = set()
-        """File and first line of every function that Dynamo processed."""
         self.inlined: set[tuple[str, int]] = set()
         """File and first line of every function that Dynamo traced as a callee."""
         self.counts_calls = time_guards
@@ -135,7 +133,6 @@ class Listener:
     # Functions that Dynamo processes.
 
     def frame_begins(self, code: CodeType, wraps: Any) -> None:
-        self.seen.add((code.co_filename, code.co_firstlineno))
         self.clock.begin(_FRAME, "", DYNAMO)
         self._tracing.stack.append(_Frame(code, *self._owner(code, wraps), wraps))
         self._tracing.depth = -1

@@ -14,7 +14,6 @@ from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import fx
 
 from aotlens.capture.provenance.frames import (
     importing_library,
@@ -125,7 +124,8 @@ class Collector:
         self._calls: Counter[int] = Counter()
         self._eager: list[NotCompiledGraph] = []
         self._failures: list[Failure] = []
-        self._captured: set[tuple[str, int]] = set()
+        self.has_graphs = False
+        """Whether Dynamo captured a graph of any code."""
         self._graph_calls = 0
         self._observers: tuple[Observer, ...] = ()
 
@@ -150,6 +150,7 @@ class Collector:
 
     def _add_eager(self, graph: "NotCompiledGraph") -> None:
         self._eager.append(graph)
+        self.has_graphs = True
         self._restart_counting()
 
     @property
@@ -163,16 +164,9 @@ class Collector:
         graphs = self._failed_graphs()
         return [*self._failures, *(failure_of(graph.error, self.script) for graph in graphs)]
 
-    def note_graph(self, graph: Any) -> None:
-        """Note a graph that Dynamo captured: its functions are compiled, at least in part."""
-        modules = (module for module in graph.modules() if isinstance(module, fx.GraphModule))
-        codes = (node.meta.get("aotlens_codes", ()) for module in modules for node in module.graph.nodes)
-        self._captured |= {(file, line) for stack in codes for _, file, line in stack}
-
-    @property
-    def has_graphs(self) -> bool:
-        """Return True if Dynamo captured a graph of any code."""
-        return bool(self._captured or self._eager)
+    def note_graph(self) -> None:
+        """Note that Dynamo captured a graph."""
+        self.has_graphs = True
 
     def add_callable(self, function: Any) -> CompiledCallable:
         """Return the entry of a callable that is passed to `torch.compile`; the same one for every call."""

@@ -89,7 +89,7 @@ class CompileRouter:
 
         All calls of `torch.compile` share it, because Dynamo recompiles a function for each new backend.
         """
-        self.collector.note_graph(graph)
+        self.collector.note_graph()
         chosen = {
             **compile_mode_settings(user_settings.get("mode"), user_settings.get("dynamic")),
             **(user_settings.get("options") or {}),

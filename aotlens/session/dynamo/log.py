@@ -43,11 +43,6 @@ class DynamoLog:
         with self.listener.listening():
             yield
 
-    @property
-    def seen(self) -> set[tuple[str, int]]:
-        """Return file and first line of every function that Dynamo read."""
-        return self.listener.seen
-
     def dynamo(self, targets: Sequence[Target] = ()) -> Dynamo | None:
         """Return everything that Dynamo did, for the report; None if it compiled nothing."""
         return dynamo_record(self.listener, targets)

@@ -123,14 +123,15 @@ def _without_graph(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled
 
 def _definition_or_site(log: DynamoLog, entry: CompiledCallable) -> Span | None:
     """Return the function's own first line, or where the script compiles it if a library defines it."""
-    for (file, line), name in entry.entries:
-        if is_first_party_file(file):
-            return first_line(file, line)
-        if (site := log.listener.sites.of_callable(entry.function)) is not None:
-            return site
-        for site in log.listener.sites.of_function(file, line, name):
-            return site
-    return log.listener.sites.of_callable(entry.function)
+    own = (first_line(file, line) for (file, line), _ in entry.entries if is_first_party_file(file))
+    return next(own, None) or log.listener.sites.of_callable(entry.function) or _site_by_code(log, entry)
+
+
+def _site_by_code(log: DynamoLog, entry: CompiledCallable) -> Span | None:
+    sites = log.listener.sites
+    return next(
+        (site for (file, line), name in entry.entries for site in sites.of_function(file, line, name)), None
+    )
 
 
 def _record(name: str, cause: NotCompiledCause, reason: str, span: Span | None) -> NotCompiled:
