@@ -180,7 +180,11 @@ def _slot(node: fx.Node, index: int) -> FlatInput:
 
 
 def _owned_slots(gm: fx.GraphModule, owned: dict[str, Any]) -> list[FlatInput]:
-    """Return slots for the graph module's own tensors, with the user's names."""
+    """Return slots for the graph module's own tensors, with the user's names.
+
+    Dynamo registers an optimizer's parameters and state on the graph of its `step`.  A module's parameters
+    are inputs of the graph.
+    """
     sources = getattr(gm, "_param_name_to_source", None) or {}
     slots: list[FlatInput] = []
     for index, (fqn, tensor) in enumerate(owned.items()):
@@ -191,6 +195,7 @@ def _owned_slots(gm: fx.GraphModule, owned: dict[str, Any]) -> list[FlatInput]:
 
 
 def _source_text(source: Any) -> str:
+    """Return Dynamo's expression of a source, with keys of dicts by value instead of by position."""
     text, step = _source_name(source), source
     while step is not None:
         key = getattr(step, "index", None)

@@ -51,8 +51,9 @@ class Recording:
         self.fake_mode = fake_mode
         self.nodes: list[Node] = []
         self.symbols = Symbols(self._append, lambda: self.span)
-        self.in_backward, self._depth = False, 0
-        """Above zero while the operators of one user call are recorded."""
+        self.in_backward = False
+        self._inside_operator = False
+        """Whether the operators that run are parts of one call of the user's code, not calls themselves."""
         self.is_subgraph = False
         """Whether it records a subgraph of a higher-order operator."""
         self.has_metadata_mutation = False
@@ -142,16 +143,16 @@ class Recording:
     @contextmanager
     def inside_operator(self, origin: Origin) -> Iterator[None]:
         """Record the operators in the block as parts of one user call, which is added separately."""
-        depth, before = self._depth, self.origin
-        self._depth, self.origin = 1, origin
+        was_inside, before = self._inside_operator, self.origin
+        self._inside_operator, self.origin = True, origin
         try:
             yield
         finally:
-            self._depth, self.origin = depth, before
+            self._inside_operator, self.origin = was_inside, before
 
     def leave_operator(self) -> None:
         """Record what follows as calls of the user's code."""
-        self._depth = 0
+        self._inside_operator = False
 
     def subgraph_recorder(self) -> Any:
         """Return a recorder for a subgraph of the running higher-order operator; it shares the names."""

@@ -35,13 +35,14 @@ class Modes:
 
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
+"""The device types whose autocast a function may change: torch has a state for each."""
 
 
 def current_modes() -> Modes:
     return Modes(
         tuple(
-            (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
-            for kind in AUTOCAST_DEVICES
+            (device_type, torch.is_autocast_enabled(device_type), torch.get_autocast_dtype(device_type))
+            for device_type in AUTOCAST_DEVICES
         ),
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),
@@ -49,9 +50,9 @@ def current_modes() -> Modes:
 
 
 def set_modes(modes: Modes) -> None:
-    for kind, enabled, dtype in modes.autocast:
-        torch.set_autocast_enabled(kind, enabled)
-        torch.set_autocast_dtype(kind, dtype)
+    for device_type, enabled, dtype in modes.autocast:
+        torch.set_autocast_enabled(device_type, enabled)
+        torch.set_autocast_dtype(device_type, dtype)
     torch.set_default_dtype(modes.default_dtype)
     torch.use_deterministic_algorithms(modes.deterministic)
 

@@ -168,13 +168,13 @@ class Recorder(Recording, TorchDispatchMode):
         if self.floats is not None:
             func, args, kwargs = self._with_floats(self.floats, func, args, kwargs)
         operator = describe(func)
-        if self._depth:
+        if self._inside_operator:
             with below_views() if self.notes_views else nullcontext():
                 return HANDLERS[operator.kind](self, func, operator, args, kwargs)
         mark = self.checkpoints.mark(func, args, kwargs) if self.checkpoints.active else None
         self.origin = self.origins.origin_of(func, self.in_backward, mark)
         noted = set_from_tensor(self, func, args) if operator.kind is Kind.STORAGE_SWAP else (func, args)
-        self._depth = 1
+        self._inside_operator = True
         try:
             result = HANDLERS[operator.kind](self, func, operator, args, kwargs)
         except UnsupportedError:
@@ -182,7 +182,7 @@ class Recorder(Recording, TorchDispatchMode):
                 raise
             return func(*args, **kwargs)
         finally:
-            self._depth = 0
+            self._inside_operator = False
         # Higher-order operators add their own call, with their subgraphs.
         if not self.in_backward and operator.kind is not Kind.HIGHER_ORDER:
             kwargs = with_dtype(func, kwargs, result, self.default_dtype)
@@ -256,11 +256,11 @@ class Recorder(Recording, TorchDispatchMode):
             node = self.add_node(func, tuple(self.argument(arg) for arg in args), {}, result)
             track_results(self, node, result)
             return result
-        self._depth = 1
+        self._inside_operator = True
         try:
             return HANDLERS[describe(func).kind](self, func, describe(func), args, kwargs)
         finally:
-            self._depth = 0
+            self._inside_operator = False
 
     def _query(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.ops.prim.device.default and type(args[0]) is FakeTensor:
@@ -268,16 +268,18 @@ class Recorder(Recording, TorchDispatchMode):
         return func(*args, **kwargs)
 
     def subgraph_recorder(self) -> "Recorder":
-        body = Recorder(self.fake_mode, self.decompositions, self.origins.boundary)
-        body.is_subgraph, body.on_data_dependent_number = True, self.on_data_dependent_number
-        body.floats_as_tensors = self.floats_as_tensors
-        body._names, body.regions, body.split_region = self._names, self.regions, self.split_region
-        body.origins = Origins(self.origins.boundary, caller=self.origin)
-        return body
+        """Return a recorder with the settings that hold for the whole graph, and the origin of this call."""
+        inner = Recorder(self.fake_mode, self.decompositions, self.origins.boundary)
+        inner.is_subgraph, inner.on_data_dependent_number = True, self.on_data_dependent_number
+        inner.floats_as_tensors = self.floats_as_tensors
+        inner._names, inner.regions, inner.split_region = self._names, self.regions, self.split_region
+        inner.origins = Origins(self.origins.boundary, caller=self.origin)
+        return inner
 
     @property
     def is_inside_operator(self) -> bool:
-        return bool(self._depth)
+        """Whether an operator runs that the user's code called, so that `origin` names it."""
+        return self._inside_operator
 
     def current_frames(self) -> Frames:
         return self.origins.current_frames()
@@ -288,12 +290,12 @@ class Recorder(Recording, TorchDispatchMode):
         if op not in self.decompositions:
             return None
         bound = [self._bind(value, arg) for value, arg in zip(values, args, strict=True)]
-        depth, self._depth = self._depth, 1
+        was_inside, self._inside_operator = self._inside_operator, True
         try:
             with self:
                 result = apply_rule(self.decompositions[op], self.random.functional, bound, kwargs)
         finally:
-            self._depth = depth
+            self._inside_operator = was_inside
         if result is NotImplemented:
             return None
         self.decomposed = True

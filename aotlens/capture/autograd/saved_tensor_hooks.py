@@ -33,7 +33,10 @@ def callers_hooks() -> SavedTensorHooks | None:
 
 
 class HookRunner(fx.Interpreter):
-    """Run one hook on fake tensors, with the source locations of its nodes, or of the saved value."""
+    """Run one hook on fake tensors, with the source locations of its nodes, or of the saved value.
+
+    Partitioning runs it, once it knows which values are saved.
+    """
 
     def __init__(self, hook: fx.GraphModule, recorder: Recorder) -> None:
         super().__init__(hook)
@@ -64,7 +67,7 @@ class HookRunner(fx.Interpreter):
         return call_with_tensors(inner, tensors, args, kwargs)
 
     def _read(self, value: Any) -> Any:
-        """Return the recording's fake tensor for a tensor that belongs to the hook."""
+        """Return the recording's fake tensor for a tensor that belongs to the hook, in its own dimensions."""
         lifted = self._own.get(id(value), value)
         while isinstance(value, torch.Tensor) and lifted.dim() > value.dim():
             lifted = lifted.select(0, 0)
@@ -72,7 +75,10 @@ class HookRunner(fx.Interpreter):
 
 
 def _lifted(tensor: torch.Tensor) -> torch.Tensor:
-    """Return an alias with at least two dimensions: a backend would inline smaller tensors as constants."""
+    """Return an alias with at least two dimensions, which is read at each call.
+
+    A backend inlines the values of smaller constants in its code, so a change of the tensor would be missed.
+    """
     lifted = tensor.detach()
     while lifted.dim() < 2:
         lifted = lifted.unsqueeze(0)

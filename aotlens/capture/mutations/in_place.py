@@ -275,8 +275,8 @@ def leaky_relu_for(call: Write) -> Callable[[], Any] | None:
     """Return RReLU in eval mode, which is not random and writes no noise; None for other calls."""
     if call.func not in LEAKY_RELUS:
         return None
-    settings = call.args[2:5]
-    lower, upper, training = settings + (0.125, 1 / 3, False)[len(settings) :]
+    arguments = call.args[2:5]  # after the tensor and the noise; torch omits those that are defaults
+    lower, upper, training = arguments + (0.125, 1 / 3, False)[len(arguments) :]
     return None if training else partial(LEAKY_RELUS[call.func], call.args[0], (lower + upper) / 2)
 
 
