@@ -67,7 +67,11 @@ def _span_of_producer(captured: Captured, value: Any) -> Span | None:
 
 
 def _can_view_before_detach(captured: Captured, value: Any) -> bool:
-    """Return True if a view of an input that is detached later can be regenerated before the detach."""
+    """Return True if a view of an input that is detached later can be regenerated before the detach.
+
+    The wrapper then takes the view from the caller's tensor as it came.  If the input has another geometry at
+    the end, that is another view.  A write with grad mode on may give the view a `grad_fn` of the write.
+    """
     base, storage = captured.exit_of(value).view_base, captured.recorded.tracked(value).storage
     if captured.recorded.tracked(base).storage is not storage or storage.metadata_mutations:
         return False
@@ -116,6 +120,11 @@ def check_not_detached(captured: Captured, value: Any) -> None:
 
 
 def _starts_at_detached_tensor(captured: Captured, value: Any) -> bool:
+    """Return True if an output's autograd graph starts at another tensor than its storage's other outputs.
+
+    The wrapper regenerates all outputs on one storage from one base, so it could not give this one its own
+    `grad_fn`.  An input, or its base, is no such start: it exists outside the call.
+    """
     start, recorded = captured.exit_of(value).start, captured.recorded
     if not captured.exit_of(value).requires_grad or is_wrapper(value) or grad_fn_of(start) is None:
         return False

@@ -43,9 +43,9 @@ def view_of_output(captured: Captured, index: int, group: list[int]) -> OutputAl
 def _viewed_output(captured: Captured, value: Any, group: list[int]) -> int | None:
     """Return the output that the value, or its whole version group, is a view of; None if there is none."""
     outputs, base = captured.outputs, captured.exit_of(value).start
-    of_result = next((i for i in group if outputs[i] is base), None) if base is not value else None
-    if of_result is not None and shares_version_counter(outputs[of_result], value):
-        return of_result
+    base_index = next((i for i in group if outputs[i] is base), None) if base is not value else None
+    if base_index is not None and shares_version_counter(outputs[base_index], value):
+        return base_index
     relatives = [
         i for i in group if view_base(outputs[i]) is base or shares_version_counter(outputs[i], value)
     ]

@@ -54,7 +54,7 @@ class InputDiff:
 
     @property
     def autograd(self) -> AutogradChange:
-        """Its change in autograd."""
+        """What the function did to the tensor itself in autograd; a recorded write is `seen_by_autograd`."""
         return self.input.at_exit.autograd
 
     @property

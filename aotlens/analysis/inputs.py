@@ -17,7 +17,7 @@ from aotlens.capture.records import AutogradChange, Captured
 def analyse_inputs(
     captured: Captured, builder: Builder, keep_mutations: bool, storage_swaps: StorageSwaps
 ) -> tuple[InputAliasInfo, ...]:
-    """Return one record per flat input.
+    """Return one record per flat input, then one per synthetic base.
 
     Raises:
         UnsupportedError: a combination of changes that the compiled function cannot repeat.

@@ -50,16 +50,16 @@ def _leaf_behind(at_exit: OutputExit, most: int) -> Any:
 
     The graph of a view of a view made with grad mode off ends at that view, which is no leaf.
     """
-    step = at_exit.grad_fn
+    autograd_node = at_exit.grad_fn
     for _ in range(most):
-        if step is None:
+        if autograd_node is None:
             return at_exit.view_base
-        leaf = getattr(step, "variable", None)
+        leaf = getattr(autograd_node, "variable", None)
         if isinstance(leaf, torch.Tensor):
             return leaf
-        if len(step.next_functions) != 1:
+        if len(autograd_node.next_functions) != 1:
             return None
-        step = step.next_functions[0][0]
+        autograd_node = autograd_node.next_functions[0][0]
     return None
 
 
@@ -98,10 +98,12 @@ def _has_own_storage(captured: Captured, value: Any) -> bool:
     )
 
 
-def passes_custom_function(step: Any, starts: list[Any]) -> bool:
-    """Return True if a custom function is between a `grad_fn` and the first of `starts`."""
-    while step is not None and not any(step is start for start in starts):
-        if isinstance(step, torch.autograd.function.BackwardCFunction):
+def passes_custom_function(grad_fn: Any, starts: list[Any]) -> bool:
+    """Return True if a custom function is between a `grad_fn` and the first of `starts`, or the leaf."""
+    autograd_node = grad_fn
+    while autograd_node is not None and not any(autograd_node is start for start in starts):
+        if isinstance(autograd_node, torch.autograd.function.BackwardCFunction):
             return True
-        step = step.next_functions[0][0] if step.next_functions else None
+        following = autograd_node.next_functions
+        autograd_node = following[0][0] if following else None
     return False

@@ -88,7 +88,7 @@ def analyse_outputs(
         if of_leaf is not None:
             alias_infos.append(of_leaf)
         elif id(value) in owners:
-            alias_infos.append(_is_input(captured, index, owners[id(value)]))
+            alias_infos.append(_returned_input(captured, index, owners[id(value)]))
         elif inside is not None:
             alias_infos.append(_alias_inside_wrapper(captured, builder, index, inside))
         elif (owner := storage_swap_base(captured, storage_swaps, value)) is not None:
@@ -203,7 +203,7 @@ def _duplicate(captured: Captured, index: int, same: int) -> OutputAliasInfo:
     )
 
 
-def _is_input(captured: Captured, index: int, input_index: int) -> OutputAliasInfo:
+def _returned_input(captured: Captured, index: int, input_index: int) -> OutputAliasInfo:
     value = captured.outputs[index]
     return OutputAliasInfo(
         index=index,
@@ -345,9 +345,9 @@ def _is_cut_off(at_exit: OutputExit) -> bool:
     The autograd nodes of views form a chain.  After such a view it ends in an edge to nothing; otherwise it
     reaches a leaf, which has no next functions, or an operator of several tensors.
     """
-    step = at_exit.grad_fn
-    while step is not None:
-        if len(step.next_functions) != 1:
+    autograd_node = at_exit.grad_fn
+    while autograd_node is not None:
+        if len(autograd_node.next_functions) != 1:
             return False
-        step = step.next_functions[0][0]
+        autograd_node = autograd_node.next_functions[0][0]
     return not at_exit.raises_on_use

@@ -103,6 +103,7 @@ class InputAliasInfo:
     storage_swap: StorageSwap | None = None
     """The storage that the input has at the end; None if it keeps its own."""
     autograd: AutogradChange = AutogradChange.NONE
+    """Whether the function enabled its gradient, detached it, or made it a new leaf."""
     is_resized: bool = False
     """Whether the caller's tensor must be resized before it can hold the new value."""
     storage_bytes: Any = None
@@ -196,7 +197,7 @@ class ViewAndMutationMeta:
     """Everything that later stages need to know about mutation and aliasing."""
 
     inputs: tuple[InputAliasInfo, ...]
-    """One per flat input."""
+    """One per flat input, then one per synthetic base that is no input itself."""
     outputs: tuple[OutputAliasInfo, ...]
     """One per flat output."""
     bases: tuple[BaseInfo, ...]
