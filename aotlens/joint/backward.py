@@ -115,7 +115,11 @@ def record_backward(
     wanted: list[Wanted],
     before: list[InputState | None],
 ) -> Backward:
-    """Run autograd's backward on the recording; `before` holds the states of the inputs before it."""
+    """Run autograd's backward on the recording; `before` holds the states of the inputs before it.
+
+    It runs under `call_boundary`, so only frames inside it are the user's: those of hooks and custom
+    functions.
+    """
     recorder.in_backward, dynamic = True, recorder.fake_mode.shape_env is not None
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]

@@ -234,8 +234,9 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
         *forward_graph_outputs(joint),
         *(ProgramOutput(node, SavedForBackward(node.name)) for node in saved),
     )
-    every = dict.fromkeys((*joint.program.nodes, *forward.nodes))
-    nodes = reachable([out.value for out in outputs], without_backward_effects(every))
+    # Only the joint program computes the aliases among the outputs, only the forward what partitioning adds.
+    all_nodes = dict.fromkeys((*joint.program.nodes, *forward.nodes))
+    nodes = reachable([out.value for out in outputs], without_backward_effects(all_nodes))
     program = Program(forward.name, inputs, nodes, outputs)
     positions: dict[GraphOutput, int] = {}
     for index, out in enumerate(outputs):

@@ -118,8 +118,8 @@ def with_sizes(nodes: tuple[Node, ...], saved: Iterable[Node]) -> tuple[Node, ..
     added = [node for node in saved if node.op is not None and id(node) not in present]
     if not added:
         return nodes
-    behind: dict[int, list[Node]] = {}
+    sizes_by_value: dict[int, list[Node]] = {}
     for size in added:
-        behind.setdefault(id(size.args[0]), []).append(size)
-    first = (size for value, sizes in behind.items() if value not in present for size in sizes)
-    return (*first, *(each for node in nodes for each in (node, *behind.get(id(node), ()))))
+        sizes_by_value.setdefault(id(size.args[0]), []).append(size)
+    of_inputs = (size for value, sizes in sizes_by_value.items() if value not in present for size in sizes)
+    return (*of_inputs, *(each for node in nodes for each in (node, *sizes_by_value.get(id(node), ()))))

@@ -58,7 +58,7 @@ class Derivatives:
         return self._orders[number - 1]
 
     def tangent_nodes(self, number: int) -> list[Node | None]:
-        """Return the nodes of all tangents up to this order."""
+        """Return the nodes of all tangents up to this order; None for what has no tangent."""
         recorder = self._joint.builder
         return [
             None if tangent is None else recorder.node_of(tangent)

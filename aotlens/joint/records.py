@@ -131,6 +131,7 @@ class JointProgram(Joint):
         for info in self.meta.inputs:
             if info.mutates_data:
                 before = self.captured.inputs[info.index].nodes
+                # of a wrapper perhaps only some inner tensors change; a plain tensor is one node, which does
                 after = info.value.nodes() if isinstance(info.value, Wrapped) else (None,) * len(before)
                 changed.update(id(old) for old, new in zip(before, after, strict=True) if old is not new)
         return frozenset(changed)

@@ -126,7 +126,7 @@ def _with_replacements(output: ProgramOutput, replacements: dict[int, Node]) -> 
 
 
 def _known_tensors(captured: Captured, meta: ViewAndMutationMeta) -> Iterator[Any]:
-    """The tensors of which later stages may ask what the recording knows."""
+    """Yield the tensors whose state later stages read: outputs, inputs, and bases of regenerated outputs."""
     yield from (value for value in captured.outputs if isinstance(value, torch.Tensor))
     yield from (captured_input.argument for captured_input in captured.inputs if captured_input.is_tensor)
     yield from (base.tensor for base in meta.bases if base.tensor is not None)

@@ -83,8 +83,8 @@ def tangent_dependence(
         for leaf, edge in zip(leaves, edges, strict=True)
     ]
     custom = walk.custom_nodes
-    tellers = _user_grad_sources(walk, plain_walk, events) if custom or events.hooked else ()
-    return TangentDependence(tuple(map(_bits, masks)), bool(custom or events.hooked), tellers)
+    sources = _user_grad_sources(walk, plain_walk, events) if custom or events.hooked else ()
+    return TangentDependence(tuple(map(_bits, masks)), bool(custom or events.hooked), sources)
 
 
 @dataclass(slots=True)

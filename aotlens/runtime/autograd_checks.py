@@ -8,7 +8,11 @@ from aotlens.runtime.module_text import TextBuilder
 def reject_retain_grad(
     builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta, arguments: list[str]
 ) -> None:
-    """Write the check that no input retains the gradient of a value inside the one autograd node."""
+    """Write the check that no caller called `retain_grad` on an input that autograd sees written to.
+
+    In eager the input then retains the gradient of its new value, through all later uses of it.  Those uses
+    are inside `CompiledFunction`, one autograd node, so the caller's tensor would miss their part.
+    """
     flat = len(captured.flat_inputs)  # the rest are synthetic bases, which no caller has
     for info in meta.inputs:
         captured_input = captured.inputs[info.index]

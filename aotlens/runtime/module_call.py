@@ -22,10 +22,12 @@ def bind_module(
     slots, ties = _distinct_slots(module)
 
     def call_module(*args: Any, **kwargs: Any) -> Any:
-        before = ModuleSwapCounter.ended
+        # While another thread records this module, its slots hold fake tensors.  Then a recording has begun
+        # that had not ended before the read: wait for its end and read again.
+        ended_before = ModuleSwapCounter.ended
         tensors = [store[key] for store, key in slots]
-        if ModuleSwapCounter.begun != before:
-            with COMPILING:  # another thread's recording, if any, is over
+        if ModuleSwapCounter.begun != ended_before:
+            with COMPILING:  # held by a thread while it records
                 tensors = [store[key] for store, key in slots]
         for (store, key), first in ties:
             if store.get(key) is not tensors[first]:

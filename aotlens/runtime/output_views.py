@@ -94,12 +94,16 @@ Line = Callable[[Modes, str], None]
 
 
 class MultiOutputViews:
-    """The names in `call` of what multi-output operators returned, by modes and expression."""
+    """Shares one call of a multi-output operator (`unbind`) among outputs, as in eager.
+
+    Two outputs of the same result are two tensor objects, so the second one gets another call.
+    """
 
     def __init__(self, write: Line) -> None:
         self._write = write
-        self._free: dict[tuple[Modes, str], tuple[str, set[int | None]]] = {}
-        self._names = 0
+        self._latest: dict[tuple[Modes, str], tuple[str, set[int | None]]] = {}
+        """By modes and expression of a call: the name in `call` of the last one, and its results in use."""
+        self._call_count = 0
 
     def view(self, info: OutputAliasInfo, step: ViewStep, text: str, modes: Modes) -> str:
         """Return an output's view as an expression; `text` is the same with its own call of the operator."""
@@ -111,11 +115,11 @@ class MultiOutputViews:
             or f"out_{info.index}" in call
         ):
             return text
-        name, used = self._free.get((modes, call), ("", {step.result}))
+        name, used = self._latest.get((modes, call), ("", {step.result}))
         if step.result in used:
-            name, used = f"views_{self._names}", set()
-            self._names += 1
-            self._free[modes, call] = name, used
+            name, used = f"views_{self._call_count}", set()
+            self._call_count += 1
+            self._latest[modes, call] = name, used
             self._write(modes, f"{name} = {call}")
         used.add(step.result)
         return f"{name}[{step.result}]"

@@ -101,11 +101,11 @@ def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[Tangen
     differentiable = [tangent for tangent in tangents if tangent.differentiable]
     received = [tangent for tangent in differentiable if tangent.nodes]
     conditions = dict[str, str]()
-    for teller in parts.joint.user_grad_sources:
-        sources = [differentiable[index] for index in sorted(teller.tangents) if differentiable[index].nodes]
-        if sources:
+    for source in parts.joint.user_grad_sources:
+        read = [differentiable[index] for index in sorted(source.tangents) if differentiable[index].nodes]
+        if read:
             conditions.setdefault(
-                _all_undefined(sources), f"{teller.name} may distinguish an undefined tangent from zeros"
+                _all_undefined(read), f"{source.name} may distinguish an undefined tangent from zeros"
             )
     zeros, sites = _unsafe_zeros(parts, received)
     reasons = [*dict.fromkeys(conditions.values()), *zeros.values()]
@@ -198,7 +198,7 @@ def _write_zeros_instead(builder: TextBuilder, parts: Partitioned, graph: str) -
 
 
 def no_partial_backward_error(parts: Partitioned, reason: str) -> str:
-    names = ", ".join(dict.fromkeys(teller.name for teller in parts.joint.user_grad_sources))
+    names = ", ".join(dict.fromkeys(source.name for source in parts.joint.user_grad_sources))
     return (
         f"the backward of `{parts.joint.captured.subject.name}` was run with undefined tangents, which"
         f" {names} may distinguish from zeros, and is not supported here: {reason}; differentiate all"
