@@ -268,12 +268,15 @@ def _heading(node: Node) -> str | None:
 
 
 def _assignment(node: Node, names: Names, dead: tuple[Node, ...], note: str) -> str:
+    """Return the line that computes a node and frees the `dead` values, with its type and note as a
+    comment."""
     text = call_text(node, names)
     silent = node.origin.effect and (node.val is None or node.op is torch.ops.aten.copy_.default)
-    unread = any(gone is node for gone in dead)  # a random op that only advances the RNG state
+    # A random op that only advances the RNG state; when captured, a write, or what only the backward reads.
+    unread = any(other is node for other in dead)
     line = text if silent or unread else f"{names.node(node)} = {text}"
-    gone = [names.node(other) for other in dead if other is not node]
-    if gone:
-        line += f"; del {', '.join(gone)}"
+    freed = [names.node(other) for other in dead if other is not node]
+    if freed:
+        line += f"; del {', '.join(freed)}"
     comment = "; ".join(filter(None, ("" if silent else type_text(node.val), note)))
     return f"{line}  # {comment}" if comment else line

@@ -78,14 +78,18 @@ def notify_of_change(module: WatchedGraphModule, notify: Callable[[], None]) -> 
 
 
 def returned_unchanged(compiled: Any, module: Any) -> bool:
-    """Return True if a backend returned the graph module it was given, or its `forward`, boxed or not."""
+    """Return True if a backend returned the unchanged graph module that it got, or its `forward`, boxed or
+    not.
+
+    Codegen asks this: until the module's first change, the program's text runs in its place.
+    """
     if module not in _WATCHED:
         return False
     while isinstance(compiled, FunctionType) and _name(compiled) in BOXING:
         compiled = vars(compiled).get("__wrapped__")
     if compiled is module:
         return True
-    generated = vars(type(module)).get("forward")
+    generated = vars(type(module)).get("forward")  # each graph module has a class of its own
     return isinstance(compiled, MethodType) and (compiled.__self__, compiled.__func__) == (module, generated)
 
 

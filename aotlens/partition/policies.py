@@ -205,6 +205,6 @@ def _obstacle(known: Mapping[int, Value], value: Value, saved: frozenset[int]) -
     if value.save is not None:
         return value.save.text
     path = recompute_path(known, value.node, saved)
-    if path and path[0].save is not None:
+    if path and path[0].save is not None:  # set for the first value of every path
         return f"it is computed from `{path[0].node.name}`: {path[0].save.text}"
     return Reason.BUDGET.text

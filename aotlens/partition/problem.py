@@ -73,7 +73,8 @@ class Problem:
 def recompute_path(values: Mapping[int, Value], node: Node, saved: frozenset[int]) -> tuple[Value, ...]:
     """Return the path to `node` from the nearest value that recomputing it needs and that is not available.
 
-    Empty when nothing but the cost prevents recomputing `node`.
+    `save` of the first value of the path says why it is not.  The path is empty when nothing but the cost
+    prevents recomputing `node`.
     """
     start = values[id(node)]
     before: dict[int, Value] = {}

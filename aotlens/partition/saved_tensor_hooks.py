@@ -301,17 +301,20 @@ def _nodes_needed_for(values: Iterable[Any], known: set[int]) -> list[Node]:
 
 
 def _describe_packed(parts: Partitioned, saved: tuple[Node, ...], packing: Packing) -> tuple[Saved, ...]:
-    """Describe the saved values after packing; a value that is not packed keeps its description."""
-    own = {id(value.node): value for value in parts.saved}
+    """Describe the saved values after packing.
+
+    A value that is not packed, or that `pack` returned unchanged, keeps its description.
+    """
+    before_packing = {id(value.node): value for value in parts.saved}
     value_of_leaf = {id(leaf): packed.value for packed in packing.values for leaf in packed.leaves}
     rows = describe_saved(
         parts.joint, saved, lambda node: Reason.PACKED if id(node) in value_of_leaf else Reason.SIZE
     )
     described = []
     for row in rows:
-        packs, before = value_of_leaf.get(id(row.node)), own.get(id(row.node))
-        if before is not None and (packs is None or packs is row.node):
-            described.append(before)
+        packs, description = value_of_leaf.get(id(row.node)), before_packing.get(id(row.node))
+        if description is not None and (packs is None or packs is row.node):
+            described.append(description)
         else:
             described.append(replace(row, packs=packs))
     return tuple(described)

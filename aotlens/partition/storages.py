@@ -80,7 +80,7 @@ def _storage_bytes(tensor: torch.Tensor) -> int:
 
 
 def depends_on_data(node: Node) -> bool:
-    """Return True if the value's size depends on data."""
+    """Return True if the value's size depends on data, so that `node_bytes` counts 0."""
     if not isinstance(node.val, torch.Tensor) or node.val.layout is not torch.strided:
         return False
     size: Any = node.val.untyped_storage().nbytes()
