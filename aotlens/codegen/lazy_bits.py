@@ -64,21 +64,22 @@ def resolve_lazy_outputs(module: fx.GraphModule) -> tuple[tuple[int, str], ...]:
 
 
 def _in_memory(graph: fx.Graph, output: fx.Node, node: fx.Node, lazy: tuple[Any, Any]) -> Any:
-    """Return the node without its lazy bit: views are taken of the value in memory instead."""
+    """Return the node as it is in memory, without its lazy bit; views of it become views of the value in
+    memory."""
     view, is_lazy = lazy
     source: Any = node.args[0] if node.args else None
     if node.target is view:
         return source
     is_view = isinstance(node.target, OpOverload) and describe(node.target).kind is Kind.VIEW
-    shows_lazy = is_view and isinstance(source.meta["val"], torch.Tensor) and is_lazy(source.meta["val"])
+    views_lazy = is_view and isinstance(source.meta["val"], torch.Tensor) and is_lazy(source.meta["val"])
     target, args = view, (node,)
-    if shows_lazy and isinstance(node.meta["val"], torch.Tensor):
+    if views_lazy and isinstance(node.meta["val"], torch.Tensor):
         target, args = node.target, (_in_memory(graph, output, source, lazy), *node.args[1:])
     with graph.inserting_before(output):
-        made = graph.call_function(target, args, node.kwargs if target is not view else {})
-    with torch.no_grad():
-        made.meta = {**node.meta, "val": view(node.meta["val"])}
-    return made
+        in_memory = graph.call_function(target, args, node.kwargs if target is not view else {})
+    with torch.no_grad():  # the fake value may require grad, and autograd need not record this view
+        in_memory.meta = {**node.meta, "val": view(node.meta["val"])}
+    return in_memory
 
 
 def _is_negated(value: Any) -> bool:

@@ -29,7 +29,9 @@ from aotlens.torch_api.gpu import compiling_modules
 LAST_SUM = "torch.sum"
 """How the wrapper finishes a reduction of which a kernel left partial sums, in f32."""
 SUM_ITEM = 4
+"""The bytes of one partial sum."""
 Account = tuple[tuple[Access, ...], tuple[NodeWork, ...]]
+"""What one call accesses, and its work."""
 
 SEEDS = "inductor_seeds"
 """Part of the names of nodes that generate seeds."""
@@ -77,7 +79,7 @@ class InductorTrace:
         ]
         origins = in_graph_order(origin for node in members for origin in node.node.origins)
         traffic = Traffic(self.modules)
-        partial_sums, finished = traffic.partial_sum_accesses(kernel, len(self.calls))
+        partial_sums, final_sums = traffic.partial_sum_accesses(kernel, len(self.calls))
 
         def account() -> Account:
             accesses = (*traffic.kernel_accesses(members, kernel), *partial_sums)
@@ -85,10 +87,10 @@ class InductorTrace:
 
         operations = [node.get_name() for node in members]
         self._add(name, origins, operations, self._checked_account(name, traffic, account))
-        for read, written in finished:
+        for read, written in final_sums:
             work = tuple(NodeWork(node, read.bytes // SUM_ITEM, "f32", False) for node in read.by)
-            last = KernelCall(LAST_SUM, self.phase, read.by, (read, written), work, is_extern=True)
-            self.calls.append(last)
+            final_sum = KernelCall(LAST_SUM, self.phase, read.by, (read, written), work, is_extern=True)
+            self.calls.append(final_sum)
 
     def cpu_call(self, schedule: Any, name: str) -> None:
         """Record a call of a CPU kernel; it uses no GPU memory."""

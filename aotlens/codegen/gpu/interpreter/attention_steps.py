@@ -39,14 +39,14 @@ def backward(gradient: Tensor, tensors: tuple[Tensor, ...], form: Form) -> tuple
     scores = _scores(query, key, form)
     weights, dropout_factor = torch.softmax(scores, -1), _dropout_factor(scores, form)
     grad_output = _precise(gradient)
-    of_weights = (grad_output @ _precise(_repeated(value, query)).mT) * dropout_factor
-    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))
+    grad_weights = (grad_output @ _precise(_repeated(value, query)).mT) * dropout_factor
+    grad_scores = weights * (grad_weights - (grad_weights * weights).sum(-1, keepdim=True))
     scale = _scale(query, form)
-    of_query = of_scores @ _precise(_repeated(key, query)) * scale
-    of_key = of_scores.mT @ _precise(query) * scale
-    of_value = (weights * dropout_factor).mT @ grad_output
-    gradients = (of_query, _sum_shared_heads(of_key, key), _sum_shared_heads(of_value, value))
-    return *(part.to(tensor.dtype) for part, tensor in zip(gradients, tensors, strict=True)), of_scores
+    grad_query = grad_scores @ _precise(_repeated(key, query)) * scale
+    grad_key = grad_scores.mT @ _precise(query) * scale
+    grad_value = (weights * dropout_factor).mT @ grad_output
+    gradients = (grad_query, _sum_shared_heads(grad_key, key), _sum_shared_heads(grad_value, value))
+    return *(part.to(tensor.dtype) for part, tensor in zip(gradients, tensors, strict=True)), grad_scores
 
 
 def rng_state_of() -> int:

@@ -157,7 +157,7 @@ class Worker:
 
 @dataclass(slots=True)
 class _WatchedKernel:
-    """Replaces a kernel in the wrapper and records each launch."""
+    """Replaces a kernel in the wrapper, which calls `run`; records each launch that runs."""
 
     name: str
     kernel: Any
@@ -170,7 +170,7 @@ class _WatchedKernel:
         location = LaunchLocation(self.name, self.occurrences[self.name])
         self.occurrences[self.name] += 1
         known_values = self.job.precomputed.get(location)
-        if known_values is not None:
+        if known_values is not None:  # the kernel cannot be interpreted, and torch computed what it writes
             for index, value in known_values.items():
                 arguments[index].copy_(value)
             return
