@@ -225,6 +225,7 @@ class Listener:
 
     @property
     def eager_calls_are_exact(self) -> bool:
+        """Whether every call in eager because of the limit was counted; a profiler may hide some."""
         return self._eager_calls is None or self._eager_calls.is_exact
 
     def limited(self, code: CodeType) -> str:
@@ -322,7 +323,7 @@ class Listener:
         return depth == frame.depth
 
     def _end_line(self) -> float:
-        """Add the time since the last line began to it; return the time that Dynamo has spent until now."""
+        """Add to the current line the time since it began; return the time that Dynamo has spent so far."""
         line, seconds = self._tracing.line, self.clock.tracing_seconds()
         if line is not None:
             spent = max(0.0, seconds - self._tracing.began)

@@ -132,9 +132,10 @@ def frames_above_dynamo() -> Frames:
 
 
 @lru_cache(maxsize=1024)  # torchao passes a function to `torch.compile` for each parameter of each step
-def _summary_at(code: CodeType, instruction: int, known_line: int) -> traceback.FrameSummary:
+def _summary_at(code: CodeType, byte_offset: int, known_line: int) -> traceback.FrameSummary:
+    """Return a frame with its columns; `byte_offset` is its `f_lasti`: each instruction has two bytes."""
     line, end_line, col, end_col = next(
-        islice(code.co_positions(), max(0, instruction // 2), None), (None, None, None, None)
+        islice(code.co_positions(), max(0, byte_offset // 2), None), (None, None, None, None)
     )
     return traceback.FrameSummary(
         code.co_filename,

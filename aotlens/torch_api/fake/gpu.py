@@ -56,7 +56,10 @@ def optimizer_setup_patches(mode: TorchDispatchMode) -> Iterator[tuple[Any, str,
 
 
 def device_for_autograd(fake: Any) -> torch.device:
-    """Return the device of a fake tensor as torch's C++ sees it: autograd cannot use a GPU that is absent."""
+    """Return the device of a fake tensor as torch's C++ sees it: autograd cannot use a GPU that is absent.
+
+    The recorder calls this too, since it receives the query before the fake tensor does.
+    """
     device: torch.device = fake.fake_device
     fake_gpu_state.asked_last = device
     return CPU if fake_gpu_state.have_no_gpu and device.type == "cuda" else device
@@ -124,7 +127,8 @@ def missing_gpu_patches() -> Iterator[tuple[Any, str, Any, str]]:
         gpu = next((device for device in devices if device.type == "cuda"), None)
         if gpu is None or all(device == gpu for device in devices):
             return merge(func, flat_args)
-        return gpu, False
+        has_only_numbers = False
+        return gpu, has_only_numbers  # `capture/device_checks.py` rejects what a GPU would reject
 
     yield (
         FakeTensor,

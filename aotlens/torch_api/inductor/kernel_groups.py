@@ -65,7 +65,8 @@ class _QueuedKernel:
 
 
 def queue_kernel(original: Callable[..., Any], current: Current) -> Any:
-    """How the code that Inductor generated asks for a C++ kernel: it gets it from `build_groups`."""
+    """Replace the function by which Inductor's code asks for a C++ kernel: `build_groups` builds it, unless
+    it cannot share a library."""
 
     def cpp_pybinding(self: Any, argtypes: list[str], source_code: str) -> Any:
         if not _can_share(source_code):
@@ -81,7 +82,8 @@ def queue_kernel(original: Callable[..., Any], current: Current) -> Any:
 
 
 def build_groups(original: Callable[..., Any], current: Current) -> Any:
-    """How the code that Inductor generated waits for its kernels: those in the queue are built in groups."""
+    """Replace the function by which Inductor's code waits for its kernels: those in the queue are built in
+    groups."""
 
     def wait(self: Any, scope: dict[str, Any]) -> None:
         queued = {name: value for name, value in scope.items() if isinstance(value, _QueuedKernel)}
