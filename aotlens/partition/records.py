@@ -32,7 +32,7 @@ class Saved:
     overruled: str | None = None
     """The checkpoint policy that asked for the opposite, in words."""
     packs: Node | None = None
-    """The value that a saved-tensor hook packs into this one; None where no hook runs on it."""
+    """The value that a saved-tensor hook packs into this one; None for a value that is saved as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The user's saved-tensor hooks as parts of the graphs."""
+    """The user's saved-tensor hooks, two graph modules, as parts of the graphs."""
 
     hooks: SavedTensorHooks
     values: tuple[Packed, ...]

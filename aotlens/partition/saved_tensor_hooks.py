@@ -1,5 +1,5 @@
-"""The user's saved-tensor hooks as parts of the graphs: `pack` runs at the end of the forward, `unpack` at
-the start of the backward.
+"""The user's saved-tensor hooks as parts of the graphs, where both are graph modules: `pack` runs at the end
+of the forward, `unpack` at the start of the backward.
 
 Invariant: every backward node that reads a packed value reads the unpacked one; the joint program and the
 policy's decision do not change. If one of the hooks cannot be recorded, neither is part of the graphs.
