@@ -191,6 +191,17 @@ class Recording:
         """Track the tensor as the whole of a storage's current value."""
         setattr(tensor, TRACKED_ATTRIBUTE, Tracked(storage, (), storage.base, storage.version))
 
+    def track_results(self, node: Node, result: Any) -> None:
+        """Track each tensor of a new result as a storage of its own, including nested results."""
+        if isinstance(result, torch.Tensor):
+            self.track(result, Storage(node, result))
+        elif isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            self.symbols.define_data(node, self.item, set(result.node.expr.free_symbols))
+        elif isinstance(result, (list, tuple)):
+            for index, item in enumerate(result):
+                if isinstance(item, (torch.Tensor, list, tuple, torch.SymInt)):
+                    self.track_results(self.item(node, index), item)
+
     def tracked(self, tensor: Any) -> Tracked:
         """Return the tracked state of a tensor; a real tensor becomes a constant."""
         record = getattr(tensor, TRACKED_ATTRIBUTE, None)

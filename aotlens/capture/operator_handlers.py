@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
-from aotlens.capture.hop.operand_writes import record_functional_call
-from aotlens.capture.hop.subgraphs import INLINE
+from aotlens.capture.graph import TRACKED_ATTRIBUTE
+from aotlens.capture.hop.subgraphs import INLINE, record_higher_order
 from aotlens.capture.mutations.custom_operators import record_custom_mutation
 from aotlens.capture.mutations.in_place import (
     Write,
@@ -36,7 +35,7 @@ from aotlens.capture.rng.rng_state import without_generators
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.symbols.known_values import known_scalar, record_literal
 from aotlens.capture.view_ops import record_view
-from aotlens.ir.program import Node, op_name
+from aotlens.ir.program import op_name
 from aotlens.torch_api.fake.tensors import DATA_DEPENDENT_ERRORS, FakeTensor, fake_constant
 from aotlens.torch_api.modes import with_view_tracking
 from aotlens.torch_api.operators import composite_kernel, has_view_tracking_kernel
@@ -68,7 +67,7 @@ def _pure(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwarg
     node = recorder.add_node(func, node_args, recorder.keywords(kwargs), result)
     if operator.random and is_random_mask(func):
         node = as_boolean_mask(recorder, node)
-    track_results(recorder, node, result)
+    recorder.track_results(node, result)
     return result
 
 
@@ -84,18 +83,6 @@ def _as_fake(recorder: "Recorder", arg: Any) -> Any:
     if isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor:
         return recorder.real_tensors.fake_of(arg)
     return arg
-
-
-def track_results(recording: Recording, node: Node, result: Any) -> None:
-    """Track each tensor of a new result as a storage of its own."""
-    if isinstance(result, torch.Tensor):
-        recording.track(result, Storage(node, result))
-    elif isinstance(result, (list, tuple)):
-        for index, item in enumerate(result):
-            if isinstance(item, torch.Tensor):
-                recording.track(item, Storage(recording.item(node, index), item))
-    elif isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        recording.symbols.define_data(node, recording.item, set(result.node.expr.free_symbols))
 
 
 def _decomposed(recorder: "Recorder", func: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -137,7 +124,7 @@ def _number(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwa
     taken_apart = func in recorder.decompositions  # into itself with an explicit dtype
     spelled = {**kwargs, "dtype": result.dtype}
     kwargs = spelled if taken_apart else with_dtype(func, kwargs, result, recorder.default_dtype)
-    track_results(recorder, recorder.add_node(func, args, kwargs, result), result)
+    recorder.track_results(recorder.add_node(func, args, kwargs, result), result)
     return result
 
 
@@ -211,7 +198,7 @@ def _higher_order(recorder: "Recorder", func: Any, operator: Operator, args: Arg
         with recorder:
             return inline(*args, **kwargs)
     args = recorder.torchbind.with_fakes(args)
-    return recorder.torchbind.checked_result(args, record_functional_call(recorder, func, args, kwargs))
+    return recorder.torchbind.checked_result(args, record_higher_order(recorder, func, args, kwargs))
 
 
 HANDLERS: dict[Kind, Callable[..., Any]] = {

@@ -24,7 +24,7 @@ from aotlens.capture.mutations.storage_swaps import (
     record_untyped_resize,
     set_from_tensor,
 )
-from aotlens.capture.operator_handlers import HANDLERS, track_results
+from aotlens.capture.operator_handlers import HANDLERS
 from aotlens.capture.operators import (
     QUERIES,
     RESIZE_STORAGE,
@@ -254,7 +254,7 @@ class Recorder(Recording, TorchDispatchMode):
         if not is_operator(func):
             result = None if call.result is None else call.result.detach()
             node = self.add_node(func, tuple(self.argument(arg) for arg in args), {}, result)
-            track_results(self, node, result)
+            self.track_results(node, result)
             return result
         self._inside_operator = True
         try:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.hop.subgraphs import runner_of
+from aotlens.capture.hop.bodies import runner_of
 from aotlens.torch_api.fake.tensors import detect_fake_mode
 from aotlens.torch_api.modes import current_mode
 from aotlens.torch_api.operators import pytree

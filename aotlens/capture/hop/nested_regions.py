@@ -34,7 +34,8 @@ def record_region_part(
     if any(must_run(node) for node in program.nodes):
         recording.origin = replace(recording.origin, effect=True)
     outputs = [output.value for output in program.outputs]
-    values = tuple(_like(output) for output in outputs)
+    known = [output.val if isinstance(output, Node) else output for output in outputs]
+    values = tuple(empty_with_strides_of(val) if isinstance(val, torch.Tensor) else val for val in known)
     node = recording.add_node(invoke_subgraph, node_args, {}, values)
     for index, (output, value) in enumerate(zip(outputs, values, strict=True)):
         if not isinstance(value, torch.Tensor):
@@ -42,7 +43,7 @@ def record_region_part(
         inside = program is region.forward and index >= region.result_count
         item = _saved_item(recording, node, index, output) if inside else recording.item(node, index)
         recording.track(value, Storage(item, value))
-    return values, (_module_of(recording, part), program.name, *args[2:])
+    return values, (module_of(recording, _without_saved_values(region)), program.name, *args[2:])
 
 
 def _saved_item(recording: Recording, node: Node, index: int, inside: Node) -> Node:
@@ -53,23 +54,20 @@ def _saved_item(recording: Recording, node: Node, index: int, inside: Node) -> N
     return item
 
 
-def _like(output: Any) -> Any:
-    """Return a new fake tensor like an output of a region."""
-    if not isinstance(output, Node):
-        return output
-    val = output.val
-    if not isinstance(val, torch.Tensor):
-        return val
-    return torch.empty_strided(val.shape, val.stride(), dtype=val.dtype, device=val.device)
+def empty_with_strides_of(like: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
 
 
-def _module_of(recording: Recording, part: RegionPart) -> Any:
-    """Return the region's forward as a graph module without saved values, for stages that replay the call."""
-    key = ("module", part.program.name)
+def module_of(recording: Recording, program: Program) -> Any:
+    """Return a subgraph as a graph module, the same for all calls, for stages that replay the call."""
+    key = ("module", program.name)
     if key not in recording.regions:
-        region = part.region
-        outputs = region.forward.outputs[: region.result_count]
-        nodes = reachable([output.value for output in outputs], region.forward.nodes)
-        program = Program(region.forward.name, region.forward.inputs, nodes, outputs)
         recording.regions[key] = (to_graph_module(program, training=False),)
     return recording.regions[key][0]
+
+
+def _without_saved_values(region: Region) -> Program:
+    """Return the forward without the values that it saves."""
+    outputs = region.forward.outputs[: region.result_count]
+    nodes = reachable([output.value for output in outputs], region.forward.nodes)
+    return Program(region.forward.name, region.forward.inputs, nodes, outputs)

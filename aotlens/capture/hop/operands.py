@@ -8,45 +8,18 @@ from typing import Any
 
 import torch
 
-OperandsOfSubgraphs = list[tuple[str, Any, tuple[Any, ...]]]
+Args = tuple[Any, ...]
+OperandsOfSubgraphs = list[tuple[str, Any, Args]]
 """For each function: its name in the module text, the function, and example inputs."""
 
 
-def _cond(predicate: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> OperandsOfSubgraphs:
-    return [("if_true", true, tuple(operands)), ("if_false", false, tuple(operands))]
+def _calls(functions: dict[str, int], operands: Callable[[Args], Sequence[Any]]) -> Callable[..., Any]:
+    """Return a row for functions at these positions, by name, which the operator calls with like operands."""
 
+    def row(*args: Any) -> OperandsOfSubgraphs:
+        return [(label, args[position], tuple(operands(args))) for label, position in functions.items()]
 
-def _while_loop(
-    condition: Any, step: Any, carried: Sequence[Any], more: Sequence[Any], **_: Any
-) -> OperandsOfSubgraphs:
-    inputs = (*carried, *more)
-    return [("loop_condition", condition, inputs), ("loop_body", step, inputs)]
-
-
-def _map(step: Any, mapped: Sequence[Any], more: Sequence[Any], *_: Any, **__: Any) -> OperandsOfSubgraphs:
-    return [("map_body", step, (*_slices(mapped), *more))]
-
-
-def _scan(
-    step: Any, init: Sequence[Any], mapped: Sequence[Any], more: Sequence[Any] = ()
-) -> OperandsOfSubgraphs:
-    return [("scan_body", step, (*init, *_slices(mapped), *more))]
-
-
-def _associative_scan(combine: Any, mapped: Sequence[Any], more: Sequence[Any] = ()) -> OperandsOfSubgraphs:
-    return [("combine", combine, (*_slices(mapped), *_slices(mapped), *more))]
-
-
-def _invoke_subgraph(subgraph: Any, identifier: Any, *operands: Any) -> OperandsOfSubgraphs:
-    return [("subgraph", subgraph, operands)]
-
-
-def _on_operands(subgraph: Any, *operands: Any, **_: Any) -> OperandsOfSubgraphs:
-    return [("subgraph", subgraph, operands)]
-
-
-def _hints(body: Any, args: Sequence[Any], kwargs: dict[str, Any], hints: Any = None) -> OperandsOfSubgraphs:
-    return [("hinted", body, tuple(args))]
+    return row
 
 
 def _flex(query: Any, *rest: Any) -> OperandsOfSubgraphs:
@@ -69,12 +42,12 @@ def _flex_backward(query: Any, *rest: Any) -> OperandsOfSubgraphs:
     return [*subgraphs, ("mask", mask, (*indices, *for_mask))]
 
 
-def _flex_buffers(buffers: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _flex_buffers(buffers: Args) -> tuple[Args, Args]:
     for_score = tuple(buffers[0]) if buffers else ()
     return for_score, tuple(buffers[1]) if len(buffers) > 1 else ()
 
 
-def _indices(query: Any) -> tuple[Any, ...]:
+def _indices(query: Any) -> Args:
     """Return batch, head, row and column."""
     return tuple(query.new_zeros((), dtype=torch.int) for _ in range(4))
 
@@ -83,21 +56,25 @@ def _slices(mapped: Sequence[Any]) -> list[Any]:
     return [torch.select_copy(tensor, 0, 0) for tensor in mapped]
 
 
+_LOOP = _calls({"loop_condition": 0, "loop_body": 1}, lambda args: (*args[2], *args[3]))
+
 OPERANDS_BY_OPERATOR: dict[str, Callable[..., OperandsOfSubgraphs]] = {
-    "associative_scan": _associative_scan,
-    "cond": _cond,
+    "associative_scan": _calls(
+        {"combine": 0}, lambda args: (*_slices(args[1]), *_slices(args[1]), *_shared(args, 2))
+    ),
+    "cond": _calls({"if_true": 1, "if_false": 2}, lambda args: _shared(args, 3)),
     "flex_attention": _flex,
     "flex_attention_backward": _flex_backward,
-    "hints_wrapper": _hints,
-    "invoke_quant": _on_operands,
-    "invoke_quant_packed": _on_operands,
-    "invoke_subgraph": _invoke_subgraph,
-    "map_impl": _map,
-    "scan": _scan,
-    "while_loop": _while_loop,
-    "while_loop_stack_output": _while_loop,
+    "hints_wrapper": _calls({"hinted": 0}, lambda args: args[1]),
+    "invoke_quant": _calls({"subgraph": 0}, lambda args: args[1:]),
+    "invoke_quant_packed": _calls({"subgraph": 0}, lambda args: args[1:]),
+    "invoke_subgraph": _calls({"subgraph": 0}, lambda args: args[2:]),
+    "map_impl": _calls({"map_body": 0}, lambda args: (*_slices(args[1]), *args[2])),
+    "scan": _calls({"scan_body": 0}, lambda args: (*args[1], *_slices(args[2]), *_shared(args, 3))),
+    "while_loop": _LOOP,
+    "while_loop_stack_output": _LOOP,
 }
-"""By operator."""
+"""By operator: takes its positional arguments."""
 
 ONE_OUTPUT = frozenset({"loop_condition", "mask", "score"})
 """Functions that return one tensor; all others return a flat tuple."""
@@ -106,7 +83,13 @@ SHARED_OPERANDS = {"associative_scan": 2, "cond": 3, "map_impl": 2, "scan": 3, "
 """By operator: the argument with operands that every step receives unchanged."""
 
 
-def with_extra_operands(operator: str, args: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
+def _shared(args: Args, position: int) -> Sequence[Any]:
+    """Return the operands that a call may omit."""
+    operands: Sequence[Any] = args[position] if len(args) > position else ()
+    return operands
+
+
+def with_extra_operands(operator: str, args: Args, more: Args) -> Args:
     """Return the operator's arguments with further operands appended."""
     if not more:
         return args

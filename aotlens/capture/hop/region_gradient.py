@@ -10,26 +10,17 @@ from typing import Any
 import torch
 
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
-from aotlens.capture.hop.nested_regions import RegionPart
-from aotlens.capture.hop.subgraphs import (
-    WritesToOperandError,
-    check_no_foreign_tensor,
-    check_no_operand_writes,
-    region_kind,
-    region_subgraph,
-    runner_of,
-    same_region,
-    subgraph_output,
-    subgraph_parameter,
-)
+from aotlens.capture.hop.bodies import Body, WritesToOperandError, runner_of
+from aotlens.capture.hop.nested_regions import RegionPart, empty_with_strides_of
+from aotlens.capture.hop.subgraphs import region_kind, region_program
 from aotlens.capture.provenance.origins import Origins
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.rng.philox import RandomOpInSubgraphError
 from aotlens.capture.storage import Storage
 from aotlens.ir.origin import NO_ORIGIN, Origin
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
+from aotlens.ir.program import Node, Program, ProgramInput
 from aotlens.ir.regions import Region, RegionOperand, RegionOutput, RegionSize, SavedValue
-from aotlens.ir.slots import Gradient, Tangent, UserOutput
+from aotlens.ir.slots import Gradient, Tangent
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.hop import invoke_subgraph
 from aotlens.torch_api.modes import below_autograd, current_mode, without_autocast, without_modes
@@ -68,7 +59,8 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
         if in_place in recording.regions:
             return tuple(runner_of(recording, subgraph)(*operands))
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
-            _record_functional(recording, subgraph, identifier, operands)
+            with without_modes(), recording.fake_mode:
+                region_program(recording, subgraph, identifier, *operands)
             return NotImplemented
         region = _split_region(recording, subgraph, identifier, operands)
     except (WritesToOperandError, RegionWritesError, RandomOpInSubgraphError):
@@ -77,19 +69,6 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
     if region is None:  # no output requires grad
         return NotImplemented
     return _Call.apply(region, subgraph, *operands)
-
-
-def _record_functional(
-    recording: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]
-) -> None:
-    """Record the region's program for calls without a gradient.
-
-    Raises:
-        WritesToOperandError: the region writes to an operand, so it has no such program.
-    """
-    with without_modes(), recording.fake_mode:
-        body = ("subgraph", subgraph, operands)
-        region_subgraph(recording, same_region(subgraph, identifier, *operands), "invoke_subgraph", body)
 
 
 def _split_region(
@@ -164,12 +143,8 @@ def _value(saved_value: SavedValue, operands: tuple[Any, ...], values: tuple[Any
 def _tangent(gradient: Any, like: Any) -> Any:
     """Return a tangent in the layout that the backward was recorded with; zeros if it is undefined."""
     if gradient is None:
-        return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).zero_()
-    if gradient.stride() == like.stride():
-        return gradient
-    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(
-        gradient
-    )
+        return empty_with_strides_of(like).zero_()
+    return gradient if gradient.stride() == like.stride() else empty_with_strides_of(like).copy_(gradient)
 
 
 def _differentiable_gradients(ctx: Any, tangents: tuple[Any, ...]) -> list[Any]:
@@ -207,76 +182,57 @@ def _boundary(run: Callable[[], Any]) -> Any:
 
 def _record(recording: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Program | None:
     """Return the region's forward and backward in one program; None if no gradient flows through it."""
-    name = recording.name(str(identifier))
     inner: Recorder = recording.subgraph_recorder()
     inner.origins = Origins(recording.origins.boundary)
     inner.origins.known_frames = recording.origins.known_frames
     with without_modes(), recording.fake_mode:
-        parameters = [
-            subgraph_parameter(inner, f"{name}_{index}", value) for index, value in enumerate(operands)
-        ]
-        for (_, argument), operand in zip(parameters, operands, strict=True):
+        body = Body(inner, "invoke_subgraph", recording.name(str(identifier)), operands)
+        for argument, operand in zip(body.arguments, operands, strict=True):
             if isinstance(operand, torch.Tensor) and operand.requires_grad:
                 argument.requires_grad_()
         try:
             with inner:
-                result = runner_of(inner, subgraph)(*(argument for _, argument in parameters))
+                result = body.run(subgraph)
         except RuntimeError as error:
             if LEAF_WRITE_ERROR not in str(error):
                 raise
             raise RegionWritesError from error
-        results = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
-        check_no_operand_writes("invoke_subgraph", name, parameters, inner)
-        return _assemble(inner, name, parameters, results)
+        body.check_no_writes()
+        results = body.add_results(tuple(result))
+        return body.program() if _add_gradients(inner, body, results) else None
 
 
-def _assemble(
-    inner: Recorder, name: str, parameters: list[tuple[ProgramInput, Any]], results: list[Any]
-) -> Program | None:
-    storages = [inner.tracked(value).storage for _, value in parameters if isinstance(value, torch.Tensor)]
-    outputs = [
-        ProgramOutput(subgraph_output(inner, leaf, storages), UserOutput(f"{name}_{index}", index))
-        for index, leaf in enumerate(results)
-    ]
-    differentiable = {
-        index: leaf for index, leaf in enumerate(results) if getattr(leaf, "requires_grad", False)
-    }
-    if not differentiable:
-        return None
-    tangents = [_tangent_input(inner, index, leaf) for index, leaf in differentiable.items()]
-    storages += [inner.tracked(value).storage for _, value in tangents]
-    wanted = [
-        (index, leaf) for index, (_, leaf) in enumerate(parameters) if getattr(leaf, "requires_grad", False)
-    ]
+def _add_gradients(inner: Recorder, body: Body, results: list[Any]) -> bool:
+    """Add the tangents and the gradients to a region; return False if no gradient flows through it."""
+    differentiable = {index: leaf for index, leaf in enumerate(results) if _requires_grad(leaf)}
+    wanted = {index: leaf for index, leaf in enumerate(body.arguments) if _requires_grad(leaf)}
+    tangents = []
+    for index, leaf in differentiable.items():
+        program_input, tangent = _tangent_input(inner, index, leaf)
+        body.add_input(program_input, tangent)
+        tangents.append(tangent)
+    if not tangents:
+        return False
     inner.in_backward, inner.origins.boundary, inner.origins.known_frames = True, _boundary.__code__, None
+    outputs, operands = list(differentiable.values()), list(wanted.values())
     with inner, without_autocast():
-        gradients = _boundary(
-            lambda: torch.autograd.grad(
-                list(differentiable.values()),
-                [leaf for _, leaf in wanted],
-                [value for _, value in tangents],
-                allow_unused=True,
-            )
-        )
-    outputs += [
-        ProgramOutput(subgraph_output(inner, gradient, storages), Gradient(f"{name}_{index}", index))
-        for (index, _), gradient in zip(wanted, gradients, strict=True)
-        if gradient is not None
-    ]
-    inputs = (
-        *(program_input for program_input, _ in parameters),
-        *(program_input for program_input, _ in tangents),
-    )
-    nodes = reachable([output.value for output in outputs], tuple(inner.nodes))
-    check_no_foreign_tensor("invoke_subgraph", inputs, nodes, tuple(outputs))
-    return Program(name, inputs, nodes, tuple(outputs))
+        gradients = _boundary(lambda: torch.autograd.grad(outputs, operands, tangents, allow_unused=True))
+    for index, gradient in zip(wanted, gradients, strict=True):
+        if gradient is not None:
+            body.add_output(gradient, Gradient(f"{body.label}_{index}", index))
+    return True
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _tangent_input(inner: Recorder, index: int, like: Any) -> tuple[ProgramInput, Any]:
     """Return the tangent of one output: in the output's layout, or contiguous if that has gaps."""
-    tensor = torch.empty(like.shape, dtype=like.dtype, device=like.device)
     if aten.is_non_overlapping_and_dense.default(like):
-        tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+        tensor = empty_with_strides_of(like)
+    else:
+        tensor = torch.empty(like.shape, dtype=like.dtype, device=like.device)
     origin = Origin(NO_ORIGIN, "", backward=True, stage="capture", reason="the gradient of a region's result")
     node = Node(inner.name(f"tangent_{index}"), None, (), {}, tensor, origin)
     alias = tensor.detach()

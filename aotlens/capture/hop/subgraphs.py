@@ -1,110 +1,31 @@
 """Record a higher-order operator: each function among its arguments becomes a subgraph, a program of its own.
 
-Invariant: a subgraph reads only its operands, also for symbolic sizes of the outer graph.
+Invariant: no subgraph writes to its operands; functions that do so return the final values after their
+results, and these are written to the operands once, after the operator.
 """
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import fx
+from torch.autograd.graph import increment_version
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.hop.nested_regions import RegionPart, record_region_part
+from aotlens.capture.hop.bodies import Body, OuterSymbols
+from aotlens.capture.hop.loop_numbers import carries_scalars, record_scalar_loop
+from aotlens.capture.hop.nested_regions import RegionPart, module_of, record_region_part
 from aotlens.capture.hop.operands import OPERANDS_BY_OPERATOR, SHARED_OPERANDS, with_extra_operands
 from aotlens.capture.hop.triton_kernels import LAUNCH, record_triton_kernel
-from aotlens.capture.operators import aten
-from aotlens.capture.storage import Storage
-from aotlens.capture.symbols.float_inputs import FloatRunner
+from aotlens.capture.mutations.in_place import Write, record_mutation
+from aotlens.capture.operators import aten, describe
 from aotlens.capture.symbols.symint_calls import SymbolicCalls
-from aotlens.errors import UnsupportedError
-from aotlens.ir.graph_module import to_graph_module
-from aotlens.ir.origin import NO_ORIGIN, Origin
-from aotlens.ir.program import (
-    Node,
-    Program,
-    ProgramInput,
-    ProgramOutput,
-    is_random_node,
-    map_leaves,
-    must_run,
-    nodes_in,
-    reachable,
-)
-from aotlens.ir.slots import UserInput, UserOutput
+from aotlens.ir.program import Program, is_random_node, map_leaves, must_run
 from aotlens.torch_api.autograd import current_autograd_node
 from aotlens.torch_api.hop import has_ordered_effect, indices_from_tensors, without_empty_mutation_info
-from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.symbolic import make_shape_env
-from aotlens.unsupported import unsupported, unsupported_as
-
-
-class OuterSymbols:
-    """The outer symbols that the functions of one call read, in the order of their first use."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-        self._operands: dict[Any, Any] = {}
-        """The operand for each symbol."""
-        self._own: dict[int, dict[Any, ProgramInput]] = {}
-        """The inputs by symbol, of each function's recording and later of its program."""
-
-    @property
-    def operands(self) -> tuple[Any, ...]:
-        return tuple(self._operands.values())
-
-    def add_inputs_to(self, inner: Recording, label: str) -> None:
-        """Turn the symbols that a function's recording lacks into its inputs."""
-        own: dict[Any, ProgramInput] = {}
-        self._own[id(inner)] = own
-
-        def lift_symbol(symbol: Any) -> Node:
-            number = self._recording.symbols.of_symbol(symbol).val
-            if symbol not in self._operands:
-                self._operands[symbol] = self._operand(number)
-            own[symbol] = _input(inner, label, self._operands[symbol])
-            if isinstance(number, torch.SymInt):
-                return own[symbol].node
-            return inner.add_node(aten._local_scalar_dense.default, (own[symbol].node,), {}, number)
-
-        inner.symbols.lift_symbol = lift_symbol
-
-    def inputs_of(self, inner: Recording) -> tuple[ProgramInput, ...]:
-        return tuple(self._own[id(inner)].values())
-
-    def set_program(self, inner: Recording, program: Program) -> None:
-        """Note the program that a recording has become."""
-        self._own[id(program)] = self._own.pop(id(inner))
-
-    def with_all_symbols(self, program: Program) -> Program:
-        """Return the program with inputs for the symbols that other functions read."""
-        own = self._own[id(program)]
-        first = program.inputs[: len(program.inputs) - len(own)]
-        more = (
-            own.get(symbol) or _input(self._recording, program.name, operand)
-            for symbol, operand in self._operands.items()
-        )
-        return replace(program, inputs=(*first, *more))
-
-    def _operand(self, number: Any) -> Any:
-        """Return the operand for an outer symbol: a size itself; for a float, a tensor of the outer graph."""
-        if isinstance(number, torch.SymInt):
-            return number
-        recording, func, kwargs = self._recording, aten.scalar_tensor.default, {"dtype": torch.float64}
-        node = recording.emit(func, recording.symbols.value(number), **kwargs)
-        operand = node.val.detach()
-        recording.track(operand, Storage(node, operand))
-        if not recording.in_backward:
-            recording.add_call((func, (number,), kwargs, operand, recording.origin))
-        return operand
-
-
-def _input(recording: Recording, label: str, operand: Any) -> ProgramInput:
-    name = recording.name(f"{label}_number")
-    value = operand.detach() if isinstance(operand, torch.Tensor) else operand
-    return ProgramInput(Node(name, None, (), {}, value, Origin(NO_ORIGIN, "")), UserInput(name, 0))
+from aotlens.unsupported import unsupported
 
 
 def _with_effects(token: Any, op: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -118,9 +39,6 @@ INLINE: dict[str, Callable[..., Any]] = {
     "with_effects": _with_effects,
 }
 """Operators that only affect tracing and compute nothing themselves."""
-
-Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
-"""The results of a call, its arguments and its keyword arguments."""
 
 WITHOUT_SUBGRAPHS = frozenset(
     {
@@ -139,9 +57,6 @@ WITHOUT_SUBGRAPHS = frozenset(
 )
 """Operators with new results whose arguments are tensors and plain values."""
 
-FLEX_BACKWARD = "flex_attention_backward"
-"""The operator that requires a list as the result of one of its functions."""
-
 REPLAYED = frozenset({"cond", "map_impl", "while_loop"})
 """Operators whose backward calls their functions a second time."""
 
@@ -149,62 +64,88 @@ LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 """Operators whose fake kernels and lowerings count steps with a symbol."""
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One recorded call of an operator."""
+
+    result: Any
+    args: tuple[Any, ...]
+    """The arguments with functional subgraphs."""
+    kwargs: dict[str, Any]
+    targets: tuple[Any, ...] = ()
+    """The operands that the functions write to; their final values end the result."""
+
+
 def record_higher_order(
     recording: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Call:
-    """Record a higher-order operator; return its results, and its arguments with functional subgraphs."""
+) -> Any:
+    """Record one call of a higher-order operator and the writes of its functions; return its results."""
+    if carries_scalars(func, args):  # in inference mode no rule above autograd has handled it
+        recording.leave_operator()
+        with recording:  # type: ignore[attr-defined]  # a recorder
+            return record_scalar_loop(func, args, kwargs)
+    call = _record_call(recording, func, *without_empty_mutation_info(func.name(), args, kwargs))
+    if not recording.in_backward:
+        recording.add_call((func, call.args, call.kwargs, call.result, recording.origin))
+    if not call.targets:
+        return call.result
+    count = len(call.result) - len(call.targets)
+    for target, value in zip(call.targets, call.result[count:], strict=True):
+        _write(recording, target, value)
+    return call.result[:count]
+
+
+def _write(recording: Recording, target: Any, value: Any) -> None:
+    copy = aten.copy_.default
+    record_mutation(recording, Write(copy, describe(copy), (target, value), {}))
+    if not recording.in_backward:
+        recording.add_call((copy, (target, value), {}, target, recording.origin))
+    if not target.is_inference():
+        increment_version([target])
+
+
+def _record_call(recording: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     name = func.name()
-    args, kwargs = without_empty_mutation_info(name, args, kwargs)
     if name == LAUNCH:
-        return record_triton_kernel(recording, kwargs), args, kwargs
+        return Call(record_triton_kernel(recording, kwargs), args, kwargs)
     if args and isinstance(args[0], RegionPart):
-        return (*record_region_part(recording, args[0], args), kwargs)
+        return Call(*record_region_part(recording, args[0], args), kwargs)
     if name not in OPERANDS_BY_OPERATOR and name not in WITHOUT_SUBGRAPHS:
         raise unsupported("higher-order-operator", recording.span, operator=name)
     if name in LOOPS and recording.fake_mode.shape_env is None:
         recording.fake_mode.shape_env = make_shape_env()
-    programs: dict[int, Program] = {}
-    modules: dict[int, Any] = {}
-    symbols = OuterSymbols(recording) if name in SHARED_OPERANDS else None
-    for body in OPERANDS_BY_OPERATOR[name](*args, **kwargs) if name in OPERANDS_BY_OPERATOR else ():
-        function = body[1]
-        if id(function) not in programs:
-            key = same_region(*args) if name == "invoke_subgraph" else object()
-            programs[id(function)], modules[id(function)], _ = region_subgraph(
-                recording, key, name, body, symbols
-            )
+    if name == "invoke_subgraph":
+        targets, programs = (), {id(args[0]): region_program(recording, *args)}
+    else:
+        args, targets, programs = _programs(recording, name, args)
     if name in REPLAYED and current_autograd_node() is not None:
-        check_no_random_op(name, programs.values())
-    if symbols is not None and symbols.operands:
-        args = with_extra_operands(name, args, symbols.operands)
-        programs = {key: symbols.with_all_symbols(program) for key, program in programs.items()}
-        modules = {key: to_graph_module(program, training=False) for key, program in programs.items()}
+        _check_no_random_op(name, programs.values())
     to_node = lambda value: _argument(recording, name, value, programs)
     node_args, node_kwargs = map_leaves(args, to_node), map_leaves(kwargs, to_node)
+    modules = {key: module_of(recording, program) for key, program in programs.items()}
     swap = lambda value: modules.get(id(value), value)
     args, kwargs = map_leaves(args, swap), map_leaves(kwargs, swap)
     result = func(*args, **kwargs)
     if has_ordered_effect(func) or any(must_run(node) for body in programs.values() for node in body.nodes):
         recording.origin = replace(recording.origin, effect=True)
     node = recording.add_node(func, node_args, node_kwargs, result)
-    _track_results(recording, node, result)
-    return result, args, kwargs
+    recording.track_results(node, result)
+    return Call(result, args, kwargs, targets)
 
 
-def region_subgraph(
-    recording: Recording, key: Any, operator: str, body: "Subgraph", symbols: OuterSymbols | None = None
-) -> tuple[Program, Any, Any]:
-    """Return the program and the graph module of a subgraph; calls with the same key share them."""
+def region_program(recording: Recording, subgraph: Any, identifier: Any, *operands: Any) -> Program:
+    """Return the program of a marked region, which calls on like operands share.
+
+    Raises:
+        WritesToOperandError: the region writes to an operand, so it has no such program.
+    """
+    key = (identifier, id(subgraph), region_kind(operands))
     if key not in recording.regions:
-        program = record_subgraph(recording, operator, body, symbols)
-        recording.regions[key] = (program, to_graph_module(program, training=False), body[1])
-    shared: tuple[Program, Any, Any] = recording.regions[key]
-    return shared
-
-
-def same_region(subgraph: Any, identifier: Any, *operands: Any) -> Any:
-    """Return a key that calls of one marked region on like operands share."""
-    return (identifier, id(subgraph), region_kind(operands))
+        body = _record_body(recording, "invoke_subgraph", ("subgraph", subgraph, operands))
+        body.check_no_writes()
+        recording.regions[key] = (body.program(), subgraph)
+    program: Program = recording.regions[key][0]
+    return program
 
 
 def region_kind(operands: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -217,6 +158,71 @@ def region_kind(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
+def _programs(
+    recording: Recording, operator: str, args: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[int, Program]]:
+    """Run the functions of a call.
+
+    Returns the arguments of a call without writes, the operands to write to, and the programs by function.
+    """
+    symbols = OuterSymbols(recording) if operator in SHARED_OPERANDS else None
+    bodies: dict[int, Body] = {}
+    for subgraph in OPERANDS_BY_OPERATOR[operator](*args) if operator in OPERANDS_BY_OPERATOR else ():
+        if id(subgraph[1]) not in bodies:
+            body = bodies[id(subgraph[1])] = _record_body(recording, operator, subgraph, symbols)
+            if not _may_write(recording, body, args):
+                body.check_no_writes()
+    written = sorted({index for body in bodies.values() for index in body.writes()})
+    targets: tuple[Any, ...] = ()
+    if written:
+        args, targets = _with_final_values(bodies.values(), args, written)
+    if symbols is not None and symbols.operands:
+        args = with_extra_operands(operator, args, symbols.operands)
+        for body in bodies.values():
+            symbols.add_inputs_to(body)
+    return args, targets, {key: body.program() for key, body in bodies.items()}
+
+
+WRITING = frozenset({("cond", "if_true"), ("cond", "if_false"), ("while_loop", "loop_body")})
+"""Functions that may write to operands: a branch to each, a loop's body to those that all steps share."""
+
+
+def _may_write(recording: Recording, body: Body, args: tuple[Any, ...]) -> bool:
+    """Return True if torch permits the writes of a function and no other operand shares the memory."""
+    if (body.operator, body.label) not in WRITING:
+        return False
+    first = len(args[2]) if body.operator == "while_loop" else 0
+    operands = OPERANDS_BY_OPERATOR[body.operator](*args)[0][2]
+    storages = [recording.tracked(value).storage for value in operands if isinstance(value, torch.Tensor)]
+    return all(
+        index >= first
+        and not storage.metadata_mutations
+        and storages.count(recording.tracked(operands[index]).storage) == 1
+        for index, storage in body.writes().items()
+    )
+
+
+def _with_final_values(
+    bodies: Iterable[Body], args: tuple[Any, ...], written: list[int]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Let each function return the final values; return the call's arguments, and the written operands.
+
+    A loop carries the written operands from step to step.
+    """
+    for body in bodies:
+        if (body.operator, body.label) in WRITING:
+            body.add_final_values(written)
+        if body.operator == "while_loop":
+            body.move_inputs(written, len(args[2]))
+    *functions, carried, shared = args
+    if callable(carried):  # a predicate, two branches and their operands
+        return args, tuple(shared[index] for index in written)
+    indices = [index - len(carried) for index in written]
+    targets = tuple(shared[index] for index in indices)
+    rest = tuple(value for index, value in enumerate(shared) if index not in indices)
+    return (*functions, (*carried, *targets), rest), targets
+
+
 def _argument(recording: Recording, operator: str, value: Any, programs: dict[int, Program]) -> Any:
     if id(value) in programs:
         return programs[id(value)]
@@ -225,58 +231,24 @@ def _argument(recording: Recording, operator: str, value: Any, programs: dict[in
     return recording.argument(value)
 
 
-def _track_results(recording: Recording, node: Node, result: Any) -> None:
-    """Track each tensor of a new result as a storage of its own, including nested results."""
-    if isinstance(result, torch.Tensor):
-        recording.track(result, Storage(node, result))
-    elif isinstance(result, (list, tuple)):
-        for index, item in enumerate(result):
-            if isinstance(item, (torch.Tensor, list, tuple, torch.SymInt)):
-                _track_results(recording, recording.item(node, index), item)
-    elif isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        recording.symbols.define(result, node)
-
-
 Subgraph = tuple[str, Any, tuple[Any, ...]]
 """A name for the module text, the function, and example inputs."""
 
 
-def record_subgraph(
-    recording: Recording, operator: str, body: Subgraph, symbols: OuterSymbols | None = None
-) -> Program:
-    """Return the function's program, recorded in one run on fake tensors.
-
-    Raises:
-        WritesToOperandError: the function writes to an input.
-        UnsupportedError: it reads a traced tensor that is not an input.
-    """
-    label, function, inputs = body
+def _record_body(
+    recording: Recording, operator: str, subgraph: Subgraph, symbols: OuterSymbols | None = None
+) -> Body:
+    """Run one function on fake tensors and on a recorder of its own."""
+    label, function, inputs = subgraph
     inner = recording.subgraph_recorder()
+    body = Body(inner, operator, label, inputs)
     if symbols is not None:
-        symbols.add_inputs_to(inner, label)
-    parameters = [subgraph_parameter(inner, f"{label}_{index}", value) for index, value in enumerate(inputs)]
+        symbols.lift_into(body)
     with inner, _indexing(inner, operator):
-        result = runner_of(inner, function)(*(argument for _, argument in parameters))
-    program_inputs = tuple(parameter for parameter, _ in parameters)
-    check_no_operand_writes(operator, label, parameters, inner)
-    leaves = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
-    storages = [inner.tracked(value).storage for _, value in parameters if isinstance(value, torch.Tensor)]
-    outputs = tuple(
-        ProgramOutput(subgraph_output(inner, leaf, storages), UserOutput(f"{label}_{index}", index))
-        for index, leaf in enumerate(leaves)
-    )
-    nodes = reachable([output.value for output in outputs], tuple(inner.nodes))
-    program_inputs += symbols.inputs_of(inner) if symbols is not None else ()
-    check_no_foreign_tensor(operator, program_inputs, nodes, outputs)
-    returns_one = not isinstance(result, (list, tuple, dict))
-    returns_list = operator == FLEX_BACKWARD and isinstance(result, list)
-    name = recording.name(f"{label}_body")
-    program = Program(
-        name, program_inputs, nodes, outputs, returns_single=returns_one, returns_list=returns_list
-    )
-    if symbols is not None:
-        symbols.set_program(inner, program)
-    return program
+        result = body.run(function)
+    body.add_results(result)
+    body.name = recording.name(f"{label}_body")
+    return body
 
 
 def _indexing(inner: Recording, operator: str) -> AbstractContextManager[Any]:
@@ -286,84 +258,8 @@ def _indexing(inner: Recording, operator: str) -> AbstractContextManager[Any]:
     return SymbolicCalls() if inner.fake_mode.shape_env is not None else nullcontext()
 
 
-def runner_of(inner: Any, function: Any) -> Callable[..., Any]:
-    """Return a callable that runs a subgraph on a recorder, with the source locations of Dynamo's nodes."""
-    return FloatRunner(function, inner).run if isinstance(function, fx.GraphModule) else function
-
-
-def subgraph_parameter(inner: Any, name: str, value: Any) -> tuple[ProgramInput, Any]:
-    """Return one input of a subgraph and the function's argument for it."""
-    argument = value
-    if isinstance(value, torch.Tensor):
-        value, argument = value.detach(), value.detach()
-    node = Node(inner.name(name), None, (), {}, value, Origin(NO_ORIGIN, ""))
-    if isinstance(value, torch.Tensor):
-        inner.track(argument, Storage(node, argument))
-        inner.symbols.define_sizes(node)
-    elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        inner.symbols.define(value, node)
-    return ProgramInput(node, UserInput(name, int(name.rsplit("_", 1)[1]))), argument
-
-
-def subgraph_output(inner: Any, leaf: Any, storages: list[Storage]) -> Any:
-    """Return the value of one output; a copy if it would alias an operand or an earlier output."""
-    if not isinstance(leaf, torch.Tensor):
-        return inner.argument(leaf)
-    node, storage = inner.node_of(leaf), inner.tracked(leaf).storage
-    if storage in storages or node.constant is not None:
-        with inner.adding("capture", "a body of a higher-order operator returns new tensors"):
-            return inner.emit(aten.clone.default, node)
-    storages.append(storage)
-    return node
-
-
-class WritesToOperandError(UnsupportedError):
-    """A subgraph writes to its operands; a marked region of this kind is inlined."""
-
-    operands: tuple[int, ...] = ()
-    """The indices of the written operands."""
-
-
-def check_no_operand_writes(
-    operator: str, label: str, parameters: list[tuple[ProgramInput, Any]], inner: Any
-) -> None:
-    """Raise WritesToOperandError if a subgraph writes to one of its operands."""
-    written: list[tuple[int, Storage]] = []
-    for index, (_, argument) in enumerate(parameters):
-        storage = inner.tracked(argument).storage if isinstance(argument, torch.Tensor) else None
-        if storage is not None and (storage.writes or storage.metadata_mutations):
-            written.append((index, storage))
-    if written:
-        index, storage = written[0]
-        change = (storage.writes or storage.metadata_mutations)[0]
-        values = {"mutation": change.origin.op, "index": index, "operator": operator}
-        span = change.origin.location.innermost
-        error = unsupported_as(WritesToOperandError, "operand-mutation", span, **values)
-        error.operands = tuple(index for index, storage in written if not storage.metadata_mutations)
-        raise error
-
-
-def check_no_random_op(operator: str, programs: Iterable[Program]) -> None:
+def _check_no_random_op(operator: str, programs: Iterable[Program]) -> None:
     """Reject a random op in a function that a backward calls again: its numbers would be other ones."""
     for node in (node for program in programs for node in program.nodes):
         if is_random_node(node):
             raise unsupported("random-op-in-backward", node.origin.location.innermost, operator=operator)
-
-
-def check_no_foreign_tensor(
-    operator: str, program_inputs: tuple[ProgramInput, ...], nodes: tuple[Node, ...], outputs: tuple[Any, ...]
-) -> None:
-    """Reject a free tensor in a subgraph, which the operator could not pass in."""
-    own = {id(parameter.node) for parameter in program_inputs} | {id(node) for node in nodes}
-    for node in nodes:
-        for source in node.inputs():
-            if id(source) not in own:
-                raise unsupported(
-                    "subgraph-reads-outer-tensor",
-                    node.origin.location.innermost,
-                    operator=operator,
-                    tensor=source.name,
-                )
-    for source in nodes_in(output.value for output in outputs):
-        if id(source) not in own:
-            raise unsupported("subgraph-returns-outer-tensor", operator=operator, tensor=source.name)
