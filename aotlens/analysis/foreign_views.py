@@ -32,14 +32,18 @@ def check_view_storage(captured: Captured, value: Any) -> None:
         and not _can_view_before_detach(captured, value)
     ):
         raise unsupported("view-before-detach", captured.span_of(EventKind.DETACH, base))
-    start = at_exit.start
-    if not at_exit.requires_grad or not recorded.events.has(EventKind.STORAGE_SWAP, start):
+    autograd_base = at_exit.start
+    if not at_exit.requires_grad or not recorded.events.has(EventKind.STORAGE_SWAP, autograd_base):
         return _check_shares_base_storage(captured, value)
-    if start.requires_grad and grad_fn_of(start) is not None and gradient_sizes(start) != tuple(start.shape):
-        raise unsupported("storage-of-other-sizes", span_of_storage_swap(captured, start))
-    is_input = any(captured_input.argument is start for captured_input in captured.inputs)
-    if not is_input and recorded.tracked(start).storage is not recorded.tracked(value).storage:
-        raise unsupported("view-before-storage-swap", span_of_storage_swap(captured, start))
+    if (
+        autograd_base.requires_grad
+        and grad_fn_of(autograd_base) is not None
+        and gradient_sizes(autograd_base) != tuple(autograd_base.shape)
+    ):
+        raise unsupported("storage-of-other-sizes", span_of_storage_swap(captured, autograd_base))
+    is_input = any(captured_input.argument is autograd_base for captured_input in captured.inputs)
+    if not is_input and recorded.tracked(autograd_base).storage is not recorded.tracked(value).storage:
+        raise unsupported("view-before-storage-swap", span_of_storage_swap(captured, autograd_base))
     return None
 
 
@@ -112,9 +116,9 @@ def check_not_detached(captured: Captured, value: Any) -> None:
     """
     if not _starts_at_detached_tensor(captured, value):
         return
-    start, recorded = captured.exit_of(value).start, captured.recorded
-    span = recorded.events.span(EventKind.STORAGE_SWAP, start) or span_of_writes(
-        recorded.tracked(start).storage.writes
+    autograd_base, recorded = captured.exit_of(value).start, captured.recorded
+    span = recorded.events.span(EventKind.STORAGE_SWAP, autograd_base) or span_of_writes(
+        recorded.tracked(autograd_base).storage.writes
     )
     raise unsupported("output-with-own-grad-fn", span or captured.subject.span)
 
@@ -125,17 +129,19 @@ def _starts_at_detached_tensor(captured: Captured, value: Any) -> bool:
     The wrapper regenerates all outputs on one storage from one base, so it could not give this one its own
     `grad_fn`.  An input, or its base, is no such start: it exists outside the call.
     """
-    start, recorded = captured.exit_of(value).start, captured.recorded
-    if not captured.exit_of(value).requires_grad or is_wrapper(value) or grad_fn_of(start) is None:
+    autograd_base, recorded = captured.exit_of(value).start, captured.recorded
+    if not captured.exit_of(value).requires_grad or is_wrapper(value) or grad_fn_of(autograd_base) is None:
         return False
     if any(
-        start is view_base(captured_input.argument)
+        autograd_base is view_base(captured_input.argument)
         for captured_input in captured.inputs
         if captured_input.is_tensor
     ):
         return False
     storage = recorded.tracked(value).storage
-    if recorded.tracked(start).storage is not storage or is_graph_start(captured, start, storage):
+    if recorded.tracked(autograd_base).storage is not storage or is_graph_start(
+        captured, autograd_base, storage
+    ):
         return False
     has_company = any(output is not value for output in captured.outputs_in(storage))
     return bool(storage.inputs) or has_company

@@ -42,12 +42,12 @@ def _is_made_by_wrapper(info: OutputAliasInfo) -> bool:
 
 def _leads_through(info: OutputAliasInfo, bases: Bases, hooked: set[Any]) -> bool:
     """Return True if one of the hooked autograd nodes is between an output and its base."""
-    start = info.tensor if info.base is None else bases.tensor(info.base)
-    end, step = grad_fn_of(start), grad_fn_of(info.tensor)
-    while step is not None and step is not end:
-        if step in hooked:
+    base = info.tensor if info.base is None else bases.tensor(info.base)
+    base_grad_fn, autograd_node = grad_fn_of(base), grad_fn_of(info.tensor)
+    while autograd_node is not None and autograd_node is not base_grad_fn:
+        if autograd_node in hooked:
             return True
-        if len(step.next_functions) != 1:
+        if len(autograd_node.next_functions) != 1:
             return False
-        step = step.next_functions[0][0]
+        autograd_node = autograd_node.next_functions[0][0]
     return False

@@ -63,16 +63,16 @@ def is_linked(captured: Captured, value: Any, base: Any) -> bool:
 
 def views_before_detach(captured: Captured, value: Any, chain: tuple[ViewStep, ...] | None) -> int:
     """Return how many of the views from a base to an output precede the views of the detached tensor."""
-    recorded, start = captured.recorded, captured.exit_of(value).view_base
+    recorded, autograd_base = captured.recorded, captured.exit_of(value).view_base
     steps = 1 if chain is None else len(chain)
-    if start is None:
+    if autograd_base is None:
         return steps
-    tracked, under = recorded.tracked(value), recorded.tracked(start)
-    if under.storage is not tracked.storage:
+    tracked, base_tracked = recorded.tracked(value), recorded.tracked(autograd_base)
+    if base_tracked.storage is not tracked.storage:
         return steps
-    pairs = enumerate(zip(tracked.chain, under.chain, strict=False))
-    shorter = min(len(tracked.chain), len(under.chain))
-    common = next((index for index, (own_step, start_step) in pairs if own_step is not start_step), shorter)
+    pairs = enumerate(zip(tracked.chain, base_tracked.chain, strict=False))
+    shorter = min(len(tracked.chain), len(base_tracked.chain))
+    common = next((index for index, (own_step, base_step) in pairs if own_step is not base_step), shorter)
     return max(steps - (len(tracked.chain) - common), 0)
 
 
@@ -118,9 +118,9 @@ def relative_chain(captured: Captured, base: Any, value: Any) -> tuple[ViewStep,
 
     Autograd also uses geometry for a view whose sizes changed with grad mode off.
     """
-    start, end = captured.recorded.tracked(base).chain, captured.recorded.tracked(value).chain
-    if end[: len(start)] != start:
+    base_chain, output_chain = captured.recorded.tracked(base).chain, captured.recorded.tracked(value).chain
+    if output_chain[: len(base_chain)] != base_chain:
         return None
-    steps = end[len(start) :]
+    steps = output_chain[len(base_chain) :]
     unseen = any(step.in_place and not step.grad_enabled for step in steps)
     return None if unseen and captured.exit_of(value).has_grad_fn else steps

@@ -231,8 +231,8 @@ def _alias_of_input(
     before = recorded.is_view_of_detached(value) and at_exit.view_base is captured_input.argument
     chain: tuple[ViewStep, ...] | None
     if is_swapped:  # regenerated before the storage swap, from the former storage
-        start, end = captured_input.initial_chain, recorded.tracked(value).chain
-        chain = end[len(start) :] if end[: len(start)] == start else None
+        input_chain, output_chain = captured_input.initial_chain, recorded.tracked(value).chain
+        chain = output_chain[len(input_chain) :] if output_chain[: len(input_chain)] == input_chain else None
     else:
         chain = relative_chain(captured, captured_input.argument, value)
     if same is None and is_custom_function_view(captured, captured_input, value):
@@ -291,12 +291,14 @@ def _intermediate(
     alone = len(group) == 1 and not captured.exit_of(value).is_viewed_without_grad
     needs_no_base = alone or not any(_has_grad_fn(captured, i) for i in group)
     if needs_no_base and base is None:
-        start = intermediate_base(captured, group) if index == group[0] else None
-        if start is None:
+        hidden_base = intermediate_base(captured, group) if index == group[0] else None
+        if hidden_base is None:
             return view_of_output(captured, index, group) or graph_output_or_duplicate(
                 captured, builder, index, group
             )
-        base = bases.hide(BaseInfo(value_of(builder, start), start, without_gradient=True), storage)
+        base = bases.hide(
+            BaseInfo(value_of(builder, hidden_base), hidden_base, without_gradient=True), storage
+        )
     first = base is None
     if base is None:
         base = bases.set(storage, _choose_base(captured, builder, group, storage, bases))

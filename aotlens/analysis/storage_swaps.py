@@ -117,14 +117,14 @@ class StorageSwaps:
             value = storage.base if tensor is None else value_of(self._builder, tensor)
             base = self._bases.hide(BaseInfo(value, tensor), storage)
         tensor = self._bases.tensor(base)
-        start = () if tensor is None else self._captured.recorded.tracked(tensor).chain
-        if tracked.chain[: len(start)] != start:
+        base_chain = () if tensor is None else self._captured.recorded.tracked(tensor).chain
+        if tracked.chain[: len(base_chain)] != base_chain:
             raise unsupported(
                 "geometry-change-after-storage-swap",
                 storage.metadata_mutations[-1].origin.location.innermost,
                 input=captured_input.slot.name,
             )
-        return StorageSwap(base, tracked.chain[len(start) :])
+        return StorageSwap(base, tracked.chain[len(base_chain) :])
 
     def _differentiable(self, storage: StorageState) -> Any:
         """Return the storage's first tensor if an output with a gradient is on the storage; else None."""
@@ -149,13 +149,18 @@ def storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: An
 def nearest_input(captured: Captured, value: Any, storage: StorageState) -> int:
     """Return the input on a storage from which the fewest views lead to the output."""
     chains = captured.inputs_on(storage)
-    end = captured.recorded.tracked(value).chain
+    output_chain = captured.recorded.tracked(value).chain
 
     def distance(input_index: int) -> tuple[bool, bool, bool, int]:
         captured_input = captured.inputs[input_index]
-        start = chains[input_index]
+        input_chain = chains[input_index]
         is_related = view_base(captured_input.argument) is captured.exit_of(value).start
         gains_grad = captured_input.at_exit.requires_grad and not captured.exit_of(value).requires_grad
-        return not is_related, end[: len(start)] != start, gains_grad, len(end) - len(start)
+        return (
+            not is_related,
+            output_chain[: len(input_chain)] != input_chain,
+            gains_grad,
+            len(output_chain) - len(input_chain),
+        )
 
     return min(chains, key=distance)
