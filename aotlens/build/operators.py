@@ -46,6 +46,10 @@ def _name(node: Node) -> str:
 
 
 def build_region(region: Region, parts: Partitioned) -> rows.Region:
+    """Return a `nested_compile_region` with its calls, its saved tensors and its recomputed values.
+
+    Saved sizes are numbers and hold no memory, so they are left out.
+    """
     calls = _calls(region.forward, parts.forward)
     count = len(calls)
     return rows.Region(

@@ -37,7 +37,10 @@ class Alternatives:
 
 
 def build_partition(parts: Partitioned, others: Alternatives) -> rows.Partition | None:
-    """None in inference."""
+    """Return the saved and recomputed values with their reasons; None in inference.
+
+    A partition function decides without a `Split`, so its values have no certificates and no frontier.
+    """
     if parts.backward is None:
         return None
     split = parts.split
@@ -86,6 +89,7 @@ def frontier(parts: Partitioned, split: Split) -> tuple[rows.FrontierPoint, ...]
 
 
 def _default_bytes(parts: Partitioned, split: Split) -> int:
+    """Return what the policy `default` would save: all that the backward reads."""
     return added_bytes(parts.joint, save_all_reads(parts.joint, split.sides).saved)
 
 

@@ -24,7 +24,7 @@ from aotlens.model.spans import own_first
 __all__ = ["Checked", "CheckedTarget", "Finding", "judge"]
 
 FAULT_OF_OURS = "AL911"
-"""The family of failed traces."""
+"""The code of a failed trace that is a bug of aotlens."""
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ class _Comments:
 
     def unused(self, traced: Sequence[Traced]) -> Iterator[Finding]:
         """Yield comments on executed code that hide nothing, except in files that were traced in part."""
-        seen = _traced_lines(traced)
+        traced_lines = _traced_lines(traced)
         incomplete = {
             file_trace.file.path
             for file_trace in traced
@@ -151,13 +151,13 @@ class _Comments:
         for file in {file_trace.file.path: file_trace.file for file_trace in traced}.values():
             for comment in self._in_file(file.path):
                 ignore, settings = comment.ignore, file.settings
-                about = list(unknown_codes(ignore))
-                ran = any((file.path, line) in seen for line in range(ignore.first, ignore.last + 1))
-                if not about and ran and file.path not in incomplete:
-                    about = list(_unused(comment, settings, file.path))
-                for file_trace in about:
-                    if settings.selects(file_trace.code, file.path, None):
-                        yield _finding(file_trace, file.path, None, settings)
+                diagnostics = list(unknown_codes(ignore))
+                ran = any((file.path, line) in traced_lines for line in range(ignore.first, ignore.last + 1))
+                if not diagnostics and ran and file.path not in incomplete:
+                    diagnostics = list(_unused(comment, settings, file.path))
+                for diagnostic in diagnostics:
+                    if settings.selects(diagnostic.code, file.path, None):
+                        yield _finding(diagnostic, file.path, None, settings)
 
     def _in_file(self, file: str) -> list[_Comment]:
         key = os.path.realpath(file)

@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From which sizes on something is worth telling."""
+    """The sizes from which on a finding is reported."""
 
     saved_bytes: int = 8 * MIB
     saved_share: float = 0.1
@@ -29,7 +29,7 @@ class Limits:
     spill_bytes: int = 128
     """Registers that a kernel's thread moves through memory: a warning from here on, information below."""
     least_spill_bytes: int = 32
-    """Told from here on: four registers, stored and loaded once."""
+    """Reported from here on: four registers, stored and loaded once."""
     occupancy: float = 0.25
     """Reported below this share of the warps that a GPU can hold."""
     split_bytes: int = 4 * MIB

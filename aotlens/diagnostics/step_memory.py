@@ -1,5 +1,7 @@
 """The part of family AL3 about a whole step: AL307 and AL308, from the result of `aotlens fit`.
 
+They are no `CHECKS`, which take a target: `aotlens.fit.child` adds them to the report of a step.
+
 Invariant: the findings need no second run; each names bytes that the result holds.
 """
 

@@ -124,7 +124,10 @@ def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]
 
 
 def cuda_graph_blockers(target: Target, limits: Limits) -> Iterator[Diagnostic]:
-    """AL502 to AL505: reasons why a CUDA graph cannot record the target, or not whole."""
+    """AL502 to AL505: reasons why a CUDA graph cannot record the target, or not whole.
+
+    Forward and backward of one expression are one finding.
+    """
     blockers = target.cuda_graph.blockers if target.cuda_graph is not None else ()
     groups: dict[tuple[str, Span | str], list[CudaGraphBlocker]] = {}
     for blocker in blockers:

@@ -189,7 +189,9 @@ class Collector:
         chosen = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
         reason = f"the script chose the backend `{chosen}`"
         code, span = CODES["other backend"], first_line(file, line)
-        record = NotCompiled(name, name, "other backend", reason, code, span)
+        record = NotCompiled(
+            name=name, qualname=name, cause="other backend", reason=reason, code=code, span=span
+        )
         if record not in self.other_backends:  # a function may be passed at every call
             self.other_backends.append(record)
 

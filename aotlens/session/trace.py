@@ -43,7 +43,7 @@ __all__ = ["trace"]
 
 
 _OVERRIDES = ("`save:", "`recompute:")
-"""The start of a message about an override that names no value of a target."""
+"""The start of a message about an override that a target rejects."""
 
 _OURS: list[str] = []
 """The name of the last module that was loaded before any user code; empty if unknown."""
@@ -52,16 +52,17 @@ _OURS: list[str] = []
 def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     """Run the requested targets and report what was captured."""
     collector = Collector(request.path, _repeats(request.options), request.options.repeat_limit_s)
-    order = _order(request)
-    verifier = Verifier(collector, order.options) if request.options.verify else None
-    driver = Driver(order, collector, _hooks(verifier, progress))
+    compile_request = _compile_request(request)
+    verifier = Verifier(collector, compile_request.options) if request.options.verify else None
+    driver = Driver(compile_request, collector, _hooks(verifier, progress))
     editing = importing_edited(dict(request.texts)) if request.texts else nullcontext()
     with editing, recording_file_reads(request.list_reads) as reads, mute_triton_analysis_log():
         failure = _failure(driver.run, request.path)
     if request.hold:
-        hold(collector.compiled, order.options, _files(request.path, reads))
-    unknown = partial(check_overrides, collector.compiled, order.options, request.options.what_if)
-    if failure is None and (failure := _failure(unknown, request.path)) is not None:
+        hold(collector.compiled, compile_request.options, _files(request.path, reads))
+    check = partial(check_overrides, collector.compiled, compile_request.options, request.options.what_if)
+    if failure is None and (failure := _failure(check, request.path)) is not None:
+        # a mistake in the request, so there is no report; a target that rejected an override says more
         failure = next(
             (error for error in collector.failures if error.message.startswith(_OVERRIDES)), failure
         )
@@ -136,7 +137,7 @@ def _repeats(options: TraceOptions) -> int | None:
     return 1 if options.fake else REPEATS
 
 
-def _order(request: TraceRequest) -> CompileRequest:
+def _compile_request(request: TraceRequest) -> CompileRequest:
     asked = request.options
     options = CompileOptions(
         backend=asked.backend,

@@ -33,7 +33,7 @@ OUTPUTS = {
 
 
 def kind_name(kind: str) -> str:
-    """Return the kind of an input in words: `argument`, `parameter`, `from outside`."""
+    """Return the kind of an input in words: `argument`, `parameter`, `captured`."""
     return KINDS.get(kind, kind)
 
 
@@ -44,14 +44,14 @@ def kind_counts(target: Target) -> str:
 
 
 def output_count(target: Target) -> str:
-    """Return `3, and 1 left outside`."""
+    """Return `3, and 1 as side effects`."""
     left = sum(entry.left for entry in target.outputs)
     returned = str(len(target.outputs) - left) if len(target.outputs) > left else "none"
     return f"{returned}, and {left} as side effects" if left else returned
 
 
 def handling(target: Target, entry: Input) -> str:
-    """Return how an input is handled: `copied back`, `changed in the graph, under no_grad`, `read`."""
+    """Return how an input is handled: `copied back`, `mutated in the graph, under no_grad`, `read`."""
     parts = []
     if entry.duplicate_of is not None:
         parts.append(f"the same tensor as {_input_name(target, entry.duplicate_of)}")

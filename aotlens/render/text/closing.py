@@ -159,7 +159,10 @@ def _title(closing: Closing, functions: Sequence[Function]) -> Text:
 
 
 def _not_compiled_rows(records: Sequence[NotCompiled], width: int) -> list[Row]:
-    """Return code that ran in eager: its name, line and count, with the reason below."""
+    """Return a row for code that ran in eager: its name, line and calls, with the reason below.
+
+    Records of the same code with the same reason, as of several instances, are one row.
+    """
     merged: dict[tuple[object, ...], list[NotCompiled]] = {}
     for record in records:
         merged.setdefault((record.name, record.span, record.cause, record.reason), []).append(record)

@@ -18,6 +18,9 @@ __all__ = ["difference_lines"]
 
 MOST_NODES = 12
 """Of one line; the JSON has them all."""
+_INDENT = " " * 6
+_SHORTEST_NOTE = 24
+"""Columns that a note has beside an operator of any length, even if the line is then wider than the page."""
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
@@ -79,9 +82,11 @@ def _target_lines(target: TargetChange, width: int) -> Iterator[Text]:
 
 
 def _node_lines(nodes: Sequence[NodeChange], width: int) -> Iterator[Text]:
+    """Yield the first operators that differ, each with its change or the reason why it was added."""
     for change in nodes[:MOST_NODES]:
         text = node_text(change)
-        note = end_cut(f"  # {change.what}", max(24, width - len(text) - 6)) if change.what else ""
-        yield Text.assemble("      ", (text, _STYLES[change.kind]), (note, "dim"))
+        room = max(_SHORTEST_NOTE, width - len(_INDENT) - len(text))
+        note = end_cut(f"  # {change.what}", room) if change.what else ""
+        yield Text.assemble(_INDENT, (text, _STYLES[change.kind]), (note, "dim"))
     if len(nodes) > MOST_NODES:
         yield Text(f"      … and {len(nodes) - MOST_NODES} more", "dim")

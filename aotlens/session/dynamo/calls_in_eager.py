@@ -91,7 +91,9 @@ def _record(
     cause: NotCompiledCause = "some calls" if compiled_calls else "whole function"
     if compiled_calls:
         reason += f"; {counted(compiled_calls, 'other call')} of it ran compiled"
-    return NotCompiled(name, name, cause, reason, CODES[cause], site, calls)
+    return NotCompiled(
+        name=name, qualname=name, cause=cause, reason=reason, code=CODES[cause], span=site, calls=calls
+    )
 
 
 def _of_group(

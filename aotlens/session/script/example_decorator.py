@@ -31,7 +31,7 @@ class DecoratedExample:
 def example(
     *arguments: object, construct: str | None = None, **keywords: object
 ) -> Callable[[Decorated], Decorated]:
-    """Gives a function, method or module class the arguments that it is traced with.
+    """Return a decorator that gives a function, method or module class the arguments that it is traced with.
 
     A string is read as the comment form is (`"f32[8, 16]"`, `"bf16[16, 4] grad"`, `"'a string'"`), any other
     value is passed as it is.  `construct` is the Python call that makes the module: `"Block(64, heads=4)"`;

@@ -49,7 +49,7 @@ def dynamo_part(dynamo: Dynamo) -> Part:
 
 
 def dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
-    """One line for each problem, the first ones only."""
+    """Yield a line for each of the first problems, without those that are normal in most programs."""
     to_fix = [problem for problem in problems(dynamo) if not problem.is_normal]
     for problem in to_fix[:MOST_PROBLEMS]:
         yield _title(problem)

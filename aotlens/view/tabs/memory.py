@@ -57,7 +57,7 @@ def phase_at(memory: Memory, index: int) -> str:
 
 
 def peak_row(memory: Memory) -> int | None:
-    """Return the row of the curve at its peak."""
+    """Return the first row of the curve that reaches the peak; None if no row does, as in an empty curve."""
     return next((index for index, (_, live) in enumerate(memory.curve) if live == memory.peak_bytes), None)
 
 
