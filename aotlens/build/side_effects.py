@@ -3,7 +3,6 @@
 Invariant: one row for each name or item that the wrapper binds, in its order; each names a line.
 """
 
-from aotlens.capture.free_variables.containers import Rebinding
 from aotlens.capture.free_variables.user_names import write_span
 from aotlens.capture.records import Captured
 from aotlens.model import report as rows
@@ -21,8 +20,7 @@ def build_side_effects(captured: Captured) -> tuple[rows.Left, ...]:
     """Return one row for each side effect."""
     structure, codes = captured.structure, captured.reachable.codes
     effects: list[tuple[str, Leaving, Span | None]] = [
-        (item.user_name, "set" if item.is_item else "bound", _span_of(item, captured))
-        for item in structure.rebindings
+        (item.user_name, "set" if item.is_item else "bound", item.span) for item in structure.rebindings
     ]
     effects += [(fqn, "bound", write_span(codes, fqn.rsplit(".", 1)[-1])) for fqn in structure.rebound]
     first = first_side_effect(captured)
@@ -36,14 +34,6 @@ def first_side_effect(captured: Captured) -> int:
     """Return the index of the first result of a side effect; the number of results where there is none."""
     structure = captured.structure
     return len(captured.outputs) - len(structure.rebound) - len(structure.rebindings)
-
-
-def _span_of(rebinding: Rebinding, captured: Captured) -> Span | None:
-    """Return the expression that binds it; for an item of an argument, one that mentions the argument."""
-    if rebinding.store is not None:
-        return rebinding.span
-    argument = rebinding.user_name.partition("[")[0]
-    return write_span(captured.reachable.codes, argument, rebinding.key) or rebinding.span
 
 
 def _sites(span: Span | None) -> tuple[rows.Site, ...]:

@@ -1,9 +1,8 @@
 """The direct frontend: run the user's Python function unchanged on fake tensors."""
 
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,11 +14,11 @@ from aotlens.capture.free_variables.captured_tensors import (
     captured_tensors,
 )
 from aotlens.capture.free_variables.changes import without_new_cache_entries
-from aotlens.capture.free_variables.containers import flatten_with_path, output_with_updates, watch_containers
-from aotlens.capture.free_variables.namespaces import MISSING, bound_by_hooks
+from aotlens.capture.free_variables.containers import containers_in, flatten_with_path, shallow_copy
+from aotlens.capture.free_variables.namespaces import MISSING
 from aotlens.capture.free_variables.reachable import reachable_state
-from aotlens.capture.free_variables.side_effects import SideEffectChanges
-from aotlens.capture.free_variables.state import ReachableState
+from aotlens.capture.free_variables.side_effects import SideEffectReplay, outer_changes
+from aotlens.capture.free_variables.state import Contents, OutputWithUpdates, ReachableState
 from aotlens.capture.function_fixes import without_outer_optimizer_steps
 from aotlens.capture.inputs.module_tensors import call_with_tensors, module_tensors
 from aotlens.capture.modes import Settings
@@ -49,85 +48,70 @@ def capture_direct(
 
     Returns what was captured, and the recording, to which later stages add nodes.
     """
+    effects = settings.side_effects
     subject = describe_subject(function, name)
     owned = module_tensors(function)
     paths, spec = flatten_with_path((args, kwargs))
     signature = _signature(function)
-    slots = [*owned_slots(owned), *_argument_slots(paths, signature, len(owned), settings)]
     values = [*owned.values(), *(value for _, value in paths)]
     reachable = reachable_state(function, values)
     _reject_lazy_modules(subject, owned, reachable)
-    free_tensors = _free_tensors(reachable, values, settings.side_effects)
-    changes: list[SideEffectChanges] = []
-    slots += captured_tensor_slots(free_tensors, len(values))
-    argument_count = len(values)
-    call = _UserCall(function, subject, signature, tuple(owned), spec, settings.side_effects)
+    free_tensors = _free_tensors(reachable, values, effects)
+    replay = SideEffectReplay(reachable, subject, effects)
 
-    def run(recorder: Recorder, inputs: tuple[OpenInput, ...]) -> Any:
-        clean = without_new_cache_entries(recorder.nodes, reachable.caches)
-        fakes = inputs[argument_count:]
+    def run(recorder: Recorder, inputs: tuple[OpenInput, ...]) -> OutputWithUpdates:
+        flat = [captured_input.argument for captured_input in inputs]
+        tensors = dict(zip(owned, flat, strict=False))
+        fake_args, fake_kwargs = pytree.tree_unflatten(flat[len(owned) : len(values)], spec)
+        watches = effects is not SideEffects.TRACED
+        arguments = list(_argument_contents((fake_args, fake_kwargs), signature)) if watches else []
         try:
             with (
-                clean,
-                bound_to_fakes(recorder, free_tensors, fakes),
+                without_new_cache_entries(recorder.nodes, reachable.caches),
+                bound_to_fakes(recorder, free_tensors, inputs[len(values) :]),
                 without_outer_optimizer_steps(recorder),
             ):
-                result = call.run(recorder, inputs[:argument_count])
+                result, rebound = _call(function, tensors, (fake_args, fake_kwargs), recorder)
         finally:
-            changes.append(SideEffectChanges(reachable, subject, settings.side_effects, inputs))
-        return changes[0].with_updates(result)
+            changes = outer_changes(reachable, {id(argument) for argument in flat})
+        _check_rebound(subject, rebound, owned, effects)
+        return replay.with_updates(result, changes, arguments, rebound if watches else ())
 
-    values += [free_tensor.tensor for free_tensor in free_tensors]
-    captured, builder = capture_run(
-        subject, FlatCall(values, tuple(slots), spec, run, free_tensors), settings
+    slots = (
+        *owned_slots(owned),
+        *_argument_slots(paths, signature, len(owned), settings),
+        *captured_tensor_slots(free_tensors, len(values)),
     )
-    return _with_python_state(captured, changes[0], settings, _parameters(signature, spec)), builder
-
-
-@dataclass(frozen=True, slots=True)
-class _UserCall:
-    """The one call of the user's function."""
-
-    function: Callable[..., Any]
-    subject: Subject
-    signature: inspect.Signature | None
-    tensor_names: tuple[str, ...]
-    """The parameters and buffers, if the function is a module."""
-    spec: Any
-    """The pytree structure of its arguments."""
-    side_effects: SideEffects
-
-    def run(self, recorder: Recorder, inputs: tuple[OpenInput, ...]) -> Any:
-        """Call the function with the inputs; return its output, with what it changed in containers."""
-        flat = [captured_input.argument for captured_input in inputs]
-        args, kwargs = pytree.tree_unflatten(flat[len(self.tensor_names) :], self.spec)
-        watches = self.side_effects is not SideEffects.TRACED
-        containers = watch_containers(args, kwargs) if watches else ()
-        rebound: tuple[tuple[str, Any], ...] = ()
-        if isinstance(self.function, torch.nn.Module):
-            before = dict(zip(self.tensor_names, flat, strict=False))
-            tensors = dict(before)
-            located = located_call(self.function, recorder)
-            with bound_by_hooks(self.function) as attributes:
-                result = call_with_tensors(self.function, tensors, args, kwargs, located)
-            rebound = _rebound(self.subject, tensors, before, attributes, self.side_effects)
-        else:
-            result = self.function(*args, **kwargs)
-        named = partial(argument_name, signature=self.signature)
-        return output_with_updates(result, containers, rebound, named, self.subject.span)
-
-
-def _with_python_state(
-    captured: Captured, changes: SideEffectChanges, settings: Settings, parameters: tuple[str, ...]
-) -> Captured:
-    """With the names of the function's parameters, and what it did to Python state."""
-    return replace(
+    every = [*values, *(free_tensor.tensor for free_tensor in free_tensors)]
+    captured, builder = capture_run(subject, FlatCall(every, slots, spec, run, free_tensors), settings)
+    captured = replace(
         captured,
-        structure=replace(captured.structure, parameters=parameters),
-        reachable=changes.remaining_state(),
-        side_effects=settings.side_effects,
-        single_use_reason=changes.single_use_reason,
+        structure=replace(captured.structure, parameters=_parameters(signature, spec)),
+        reachable=reachable_state(function, values) if replay.single_use_reason else reachable,
+        side_effects=effects,
+        single_use_reason=replay.single_use_reason,
     )
+    return captured, builder
+
+
+def _call(
+    function: Callable[..., Any], tensors: dict[str, Any], arguments: tuple[Any, Any], recorder: Recorder
+) -> tuple[Any, list[tuple[str, Any]]]:
+    """Call the function; return its output, and what it binds in place of a module's tensors."""
+    args, kwargs = arguments
+    if not isinstance(function, torch.nn.Module):
+        return function(*args, **kwargs), []
+    now = dict(tensors)
+    result = call_with_tensors(function, now, args, kwargs, located_call(function, recorder))
+    return result, [(fqn, tensor) for fqn, tensor in now.items() if tensor is not tensors.get(fqn, MISSING)]
+
+
+def _argument_contents(trees: tuple[Any, Any], signature: inspect.Signature | None) -> Iterator[Contents]:
+    """Yield the lists and dicts among the arguments, with the expression of the wrapper for each."""
+    for index, (tree, root) in enumerate(zip(trees, ("args", "kwargs"), strict=True)):
+        for path, container in containers_in((pytree.SequenceKey(index),), tree):
+            name, expression = argument_name(path, signature), root + pytree.keystr(path[1:])
+            yield Contents((name,), container, shallow_copy(container), expression=expression)
 
 
 def _argument_slots(
@@ -205,25 +189,24 @@ def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) ->
 
 def _reject_lazy_modules(subject: Subject, owned: dict[str, Any], reachable: ReachableState) -> None:
     """Reject a lazy layer: it would create its parameters from tensors of the recording."""
-    known = (*owned.items(), *((binding.path, binding.value) for binding in reachable.bindings))
+    known = (*owned.items(), *((binding.name, binding.value) for binding in reachable.bindings))
     for name, value in known:
         if is_lazy(value):
             raise unsupported("lazy-module", subject.span, module=name)
 
 
-def _rebound(
-    subject: Subject,
-    tensors: dict[str, Any],
-    before: dict[str, Any],
-    attributes: Iterable[tuple[str, Any]],
-    effects: SideEffects,
-) -> tuple[tuple[str, Any], ...]:
-    """Return the parameters and buffers that the module rebound, and attributes that torch's hooks bound."""
-    rebound = tuple((fqn, now) for fqn, now in tensors.items() if now is not before.get(fqn, MISSING))
+def _check_rebound(
+    subject: Subject, rebound: list[tuple[str, Any]], owned: dict[str, Any], effects: SideEffects
+) -> None:
+    """Check that a call can bind what a module rebinds: its tensors, and attributes that its hooks rebind.
+
+    Raises:
+        UnsupportedError: the graph is exported without a wrapper, or a name has no tensor any more.
+    """
     for fqn, now in rebound:
-        if effects is SideEffects.TRACED or not isinstance(now, torch.Tensor):
+        is_exported = effects is SideEffects.TRACED and fqn in owned
+        if is_exported or not isinstance(now, torch.Tensor):
             raise unsupported("module-rebinds-tensor", subject.span, name=fqn)
-    return () if effects is SideEffects.TRACED else (*rebound, *attributes)
 
 
 def _parameters(signature: inspect.Signature | None, spec: Any) -> tuple[str, ...]:

@@ -14,8 +14,7 @@ from typing_extensions import TypeVar
 
 from aotlens.capture.autograd.saved_tensor_hooks import SavedTensorHooks
 from aotlens.capture.events import EventKind
-from aotlens.capture.free_variables.containers import Rebinding
-from aotlens.capture.free_variables.state import NOTHING_REACHABLE, ReachableState
+from aotlens.capture.free_variables.state import NOTHING_REACHABLE, ReachableState, Rebinding
 from aotlens.capture.modes import Modes
 from aotlens.capture.recorded import Recorded, StorageState
 from aotlens.capture.recorder import Call, Recorder, UnwrappedCall

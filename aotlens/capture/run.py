@@ -17,8 +17,9 @@ from aotlens.capture.autograd.saved_tensor_hooks import callers_hooks
 from aotlens.capture.device_checks import reject_mixed_devices
 from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.free_variables.captured_tensors import used_inputs
-from aotlens.capture.free_variables.containers import OutputWithUpdates, flatten_with_path
+from aotlens.capture.free_variables.containers import flatten_with_path
 from aotlens.capture.free_variables.real_tensors import PLAIN_CLASSES
+from aotlens.capture.free_variables.state import OutputWithUpdates
 from aotlens.capture.function_fixes import as_linear_map, rnn_layers_with_dropout
 from aotlens.capture.hop.lifting import Lifting, call_higher_order, lifting
 from aotlens.capture.hop.loop_numbers import record_loop
@@ -179,7 +180,7 @@ def _run(recorder: Recorder, call: FlatCall, inputs: tuple[OpenInput, ...], sett
             result = call_boundary(lambda: call.run(recorder, inputs))
         grad_mode_after = torch.is_grad_enabled()
     return _Ran(
-        changes=result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ()),
+        changes=result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result),
         grad_enabled=grad_enabled,
         inference_mode=inference_mode,
         modes=modes,

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from aotlens.capture.free_variables.guards import free_variable_check
-from aotlens.capture.free_variables.side_effects import guarded_state
 from aotlens.compiled import Compiled
 from aotlens.frontends.call_signature import HeldTensors
 from aotlens.torch_api.operators import pytree
@@ -18,7 +17,7 @@ CallCheck = Callable[[Any, Any], bool]
 
 def free_variables_unchanged(compiled: Compiled) -> Callable[[], bool]:
     """Return a check that the free variables of a compilation are unchanged."""
-    return free_variable_check(guarded_state(compiled.captured))
+    return free_variable_check(compiled.captured.reachable, compiled.captured.structure.rebindings)
 
 
 def held_tensors(compiled: Compiled, fn: Any, leaves: list[Any]) -> HeldTensors:

@@ -5,8 +5,9 @@ Invariant: all containers among the arguments are looked up before any changes.
 
 from typing import Any
 
-from aotlens.capture.free_variables.containers import KEYS, Rebinding
 from aotlens.capture.free_variables.namespaces import bind_statement
+from aotlens.capture.free_variables.side_effects import KEYS
+from aotlens.capture.free_variables.state import Rebinding
 from aotlens.capture.records import Captured
 from aotlens.ir.render import Names
 from aotlens.model.spans import site_at

@@ -36,11 +36,6 @@ CASES = (
         "take them outside and pass them in",
     ),
     Case(
-        "context-variable",
-        "a function that sets the context variable `{name}`",
-        "set it outside",
-    ),
-    Case(
         "side-effect",
         "a function that changes {binding}, a side effect that a compiled call would not repeat",
         "return the value instead; or, where only a first call does it (it fills a cache), "

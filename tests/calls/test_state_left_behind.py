@@ -65,7 +65,7 @@ HIDDEN: dict[str, tuple[Callable[[], Any], str]] = {
     "count": (lambda: next(counted), "takes items from the iterator `counted`"),
     "pairs": (lambda: next(paired)[1], "takes items from the iterator `paired`"),
     "generator": (lambda: next(yielded), "takes items from the iterator `yielded`"),
-    "context": (lambda: context.set(context.get() + 1) and 1, "sets the context variable `context`"),
+    "context": (lambda: context.set(context.get() + 1) and 1, "changes the context variable `context`"),
 }
 
 

@@ -1,6 +1,5 @@
 """Python: state outside of the function, and random numbers."""
 
-import contextvars
 import functools
 import itertools
 import random
@@ -70,18 +69,6 @@ def next_item_of_a_counter() -> None:
         return x * next(counter)
 
     numbered(torch.ones(3))
-
-
-@shows("context-variable")
-def context_variable_that_is_set() -> None:
-    phase = contextvars.ContextVar("phase", default="")
-
-    @aotlens.compile(options=EAGER)
-    def enter(x: Tensor) -> Tensor:
-        phase.set("attention")
-        return x * 2
-
-    enter(torch.ones(3))
 
 
 @shows("new-layer-side-effect")

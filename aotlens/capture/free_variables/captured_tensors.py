@@ -12,15 +12,15 @@ from typing import Any
 import torch
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes, grad_fn_of
-from aotlens.capture.free_variables.containers import (
+from aotlens.capture.free_variables.containers import MAX_ITEMS
+from aotlens.capture.free_variables.namespaces import bind, value_at
+from aotlens.capture.free_variables.state import (
     OutputWithUpdates,
+    ReachableState,
     Rebinding,
     read_of_rebound,
     rebound_tensors,
 )
-from aotlens.capture.free_variables.members import MAX_ITEMS
-from aotlens.capture.free_variables.namespaces import namespace, value_at
-from aotlens.capture.free_variables.state import ReachableState
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedTensor, OpenInput
@@ -40,7 +40,7 @@ def captured_tensors(reachable: ReachableState, arguments: Sequence[Any]) -> tup
     in_tuples: set[int] = set()
     names = _module_names(reachable)
     for binding in reachable.bindings:
-        if binding.outer_keys or not binding.is_read:  # an item is found through its container
+        if not binding.is_read:
             continue
         for store, key, path, tensor in _tensors_at(binding.store, binding.name, binding.name, binding.value):
             if store is None:
@@ -98,13 +98,13 @@ def bound_to_fakes(
         for free_tensor, captured_input in zip(free_tensors, captured_inputs, strict=True):
             recorder.real_tensors.use(free_tensor.tensor, captured_input.argument)
             for store, key in free_tensor.bindings:
-                namespace(store)[key] = captured_input.argument
+                bind(store, key, captured_input.argument)
         yield
     finally:
         for free_tensor, captured_input in zip(free_tensors, captured_inputs, strict=True):
             for store, key in free_tensor.bindings:
                 if value_at(store, key) is captured_input.argument:
-                    namespace(store)[key] = free_tensor.tensor
+                    bind(store, key, free_tensor.tensor)
 
 
 def captured_tensor_slots(free_tensors: Sequence[CapturedTensor], first: int) -> list[FlatInput]:

@@ -1,23 +1,13 @@
-"""Members of classes, code and containers, read without running the user's code."""
+"""Members of classes and code, read without running the user's code."""
 
 import sys
-from collections import deque
 from collections.abc import Iterator
 from dis import opmap
 from types import CodeType, FunctionType
 from typing import Any
 
-from aotlens.capture.free_variables.namespaces import (
-    has_slots,
-)
+from aotlens.capture.free_variables.namespaces import has_slots
 from aotlens.capture.provenance.frames import is_first_party_file
-
-_BASES = (dict, list, tuple, set, deque)
-
-
-MAX_ITEMS = 64
-"""Longer containers are compared, but their items are not inspected."""
-
 
 STORE_ATTR = opmap["STORE_ATTR"]
 STORES = frozenset(opmap[name] for name in ("STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF"))
@@ -81,29 +71,3 @@ def names_of(code: CodeType | None) -> frozenset[str]:
         return frozenset()
     inner = (names_of(const) for const in code.co_consts if isinstance(const, CodeType))
     return frozenset(code.co_names).union(*inner)
-
-
-def base_of(container: Any) -> Any:
-    """Return the builtin container type that it has or derives from; its own methods are not run."""
-    kind = type(container)
-    if kind in _BASES:
-        return kind
-    return next(base for base in _BASES if isinstance(container, base))
-
-
-def shallow_copy(container: Any) -> Any:
-    """Return a plain shallow copy without running a derived class's methods."""
-    base = base_of(container)
-    return dict(dict.items(container)) if base is dict else base.copy(container)
-
-
-def items_of(value: Any) -> Iterator[Any]:
-    base = base_of(value)
-    if base.__len__(value) <= MAX_ITEMS:
-        yield from dict.values(value) if base is dict else base.__iter__(value)
-
-
-def keyed_items(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the items of a list or dict with the keys that replace them."""
-    if type(value) in (list, dict) and len(value) <= MAX_ITEMS:
-        yield from value.items() if type(value) is dict else enumerate(value)

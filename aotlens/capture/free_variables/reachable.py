@@ -6,6 +6,7 @@ the classes it uses); installed packages are skipped, except for the attributes 
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -14,6 +15,7 @@ from weakref import ReferenceType
 
 import torch
 
+from aotlens.capture.free_variables.containers import CONTAINERS, items_of, keyed_items, shallow_copy
 from aotlens.capture.free_variables.hidden_state import HiddenState, hidden_state_of, process_generators
 from aotlens.capture.free_variables.members import (
     STORE_ATTR,
@@ -22,20 +24,18 @@ from aotlens.capture.free_variables.members import (
     function_of,
     has_attributes,
     is_user_class,
-    items_of,
-    keyed_items,
     names_of,
-    shallow_copy,
 )
-from aotlens.capture.free_variables.namespaces import (
-    SlotAttributes,
-    filled_cells,
-    has_slots,
-    names_bound_by_hooks,
-    namespace,
+from aotlens.capture.free_variables.namespaces import attributes_of, filled_cells, has_slots, value_at
+from aotlens.capture.free_variables.state import (
+    Binding,
+    CacheWrapper,
+    Contents,
+    Instance,
+    ReachableState,
 )
-from aotlens.capture.free_variables.state import CONTAINERS, Binding, CacheWrapper, Instance, ReachableState
 from aotlens.capture.free_variables.user_names import unread_names
+from aotlens.capture.inputs.module_tensors import names_bound_by_hooks
 from aotlens.capture.provenance.frames import is_first_party_file
 
 NAMESPACES = (SimpleNamespace, argparse.Namespace)
@@ -58,6 +58,7 @@ def reachable_state(function: Callable[..., Any], arguments: Sequence[Any] = ())
     walk.run()
     return ReachableState(
         walk.bindings_by_use(),
+        tuple(walk.contents.values()),
         tuple(walk.instances),
         tuple(walk.codes),
         tuple(walk.caches),
@@ -73,6 +74,7 @@ class _Walk:
         self._arguments = {id(layer) for layer in layers}
         """Layers whose tensors are inputs of the graph."""
         self.bindings: dict[tuple[int, str], Binding] = {}
+        self.contents: dict[int, Contents] = {}
         self.instances: list[Instance] = []
         self.codes: list[CodeType] = []
         self.caches: list[CacheWrapper[Any]] = []
@@ -121,7 +123,7 @@ class _Walk:
 
     def _names_in_packages(self) -> frozenset[str]:
         """Return the names in packages' hooks, and in packages' base classes of the user's classes."""
-        kinds = {base for instance in self.instances for base in instance.kind.__mro__}
+        kinds = {base for kind in self._class_names for base in kind.__mro__}
         members = (
             function_of(member)
             for kind in kinds - {object, torch.nn.Module}
@@ -157,6 +159,8 @@ class _Walk:
             self.enqueue(value(), names)
         elif isinstance(value, BuiltinMethodType):
             self.enqueue(value.__self__, names)
+        elif isinstance(value, ContextVar):
+            self._bind("the context variable", value.name, value, value_at(value, value.name))
         elif (state := hidden_state_of(value)) is not None:
             self.hidden_states.append(state)
         elif has_attributes(value) and not type(value).__module__.startswith("torch."):
@@ -190,7 +194,7 @@ class _Walk:
         """Add attributes that code binds on functions, such as `f.calls = 0`."""
         for function, names in self._functions:
             store = vars(function)
-            self.instances.append(Instance(store, dict(store), FunctionType))
+            self._attributes(store)
             self._names_in("the attribute", store, names)
 
     def _attributes_given_to_layers(self) -> None:
@@ -210,7 +214,7 @@ class _Walk:
             for store in (vars(layer), layer._parameters, layer._buffers):
                 if id(store) not in known and isinstance(store, dict):
                     read = store is vars(layer)
-                    self.instances.append(Instance(store, dict(store), type(layer), is_read=read))
+                    self._attributes(store, is_read=read)
 
     def _defaults(self, function: FunctionType, names: frozenset[str]) -> None:
         """Add the function's own defaults."""
@@ -222,11 +226,14 @@ class _Walk:
 
     def _instance(self, value: Any, names: frozenset[str]) -> None:
         foreign = not is_user_class(type(value)) and not isinstance(value, NAMESPACES)
-        store: Any = SlotAttributes(value) if has_slots(type(value)) and not foreign else vars(value)
+        store: Any = value if has_slots(type(value)) and not foreign else vars(value)
         if not foreign:
-            self.instances.append(Instance(store, dict(store), type(value)))
+            self._attributes(store)
         self._names_in("the attribute", store, names, foreign)
         self._class(type(value), names)
+
+    def _attributes(self, store: Any, is_read: bool = True) -> None:
+        self.instances.append(Instance(store, dict(attributes_of(store)), is_read))
 
     def _layer(self, layer: torch.nn.Module) -> None:
         """Add a layer's attributes, submodules, tensors and hooks."""
@@ -239,13 +246,12 @@ class _Walk:
             self._bind("the attribute", name, store, store[name], foreign)
             if not foreign:
                 self.enqueue(store[name], names)
-        submodules = layer._modules
-        self.instances.append(Instance(submodules, dict(submodules), kind, is_read=bool(submodules)))
+        self._attributes(layer._modules, is_read=bool(layer._modules))
         for name, inner in layer._modules.items():
             self._bind("the submodule", name, layer._modules, inner, foreign)
         for tensors in (layer._parameters, layer._buffers):
             if not foreign:
-                self.instances.append(Instance(tensors, dict(tensors), kind, is_read=False))
+                self._attributes(tensors, is_read=False)
             for name, tensor in tensors.items():
                 if tensor is None or id(layer) not in self._arguments:
                     self._bind("the tensor", name, tensors, tensor, foreign)
@@ -253,7 +259,7 @@ class _Walk:
             self._bind("the hooks", hooks, store, store[hooks], foreign=True)
             self._hooks(store, store[hooks].values())
         if not foreign or any(store[hooks] for hooks in HOOKS):
-            self.instances.append(Instance(store, dict(store), kind))
+            self._attributes(store)
         if not foreign:
             self._class(kind, names)
 
@@ -283,32 +289,25 @@ class _Walk:
                 self.enqueue(function_of(member), names)
 
     def _names_in(self, what: str, owner: Any, names: frozenset[str], foreign: bool = False) -> None:
-        store = namespace(owner)
+        store = attributes_of(owner)
         for name in sorted(names & store.keys()):
             value = store[name]
             self._bind(what, name, owner, value, foreign)
             self.enqueue(value, names)
 
-    def _bind(self, what: str, name: Any, store: Any, value: Any, foreign: bool = False) -> None:
+    def _bind(self, what: str, name: str, store: Any, value: Any, foreign: bool = False) -> None:
         if isinstance(value, ModuleType) or (id(store), name) in self.bindings:
             return
-        content = shallow_copy(value) if isinstance(value, CONTAINERS) else None
         grad = isinstance(value, torch.Tensor) and value.requires_grad
-        binding = Binding(what, name, store, value, content, foreign, grad)
-        self.bindings[id(store), name] = binding
-        if content:
-            self._bind_items(binding)
+        self.bindings[id(store), name] = Binding(what, name, store, value, foreign, grad)
+        self._contents((name,), value, store, foreign)
 
-    def _bind_items(self, outer: Binding) -> None:
-        """Add the containers within a container."""
-        value, foreign = outer.value, outer.foreign
-        for key, item in keyed_items(value):
-            if isinstance(item, CONTAINERS) and (id(value), key) not in self.bindings:
-                binding = Binding(
-                    "the item", key, value, item, shallow_copy(item), foreign, outer_keys=outer.keys
-                )
-                self.bindings[id(value), key] = binding
-                self._bind_items(binding)
+    def _contents(self, keys: tuple[Any, ...], value: Any, owner: Any, foreign: bool) -> None:
+        """Add a container, and the containers within it."""
+        if isinstance(value, CONTAINERS) and id(value) not in self.contents:
+            self.contents[id(value)] = Contents(keys, value, shallow_copy(value), owner, foreign)
+            for key, item in keyed_items(value):
+                self._contents((*keys, key), item, None, foreign)
 
     def _names_of(self, kind: type) -> frozenset[str]:
         """Return the names in the code of a class's methods, without those of `object` and `nn.Module`."""

@@ -5,150 +5,204 @@ binding is an output of the graph, which the wrapper binds at each call; every o
 is a value that would differ at each call: a counter, and a tensor that one call leaves for the next.
 """
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
-from types import CellType
+from collections.abc import Container, Iterator, Sequence
+from enum import Enum
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
-from aotlens.capture.free_variables.changes import Change, changes_in, contains_fake, rebind, restore
-from aotlens.capture.free_variables.containers import (
+from aotlens.capture.free_variables.changes import (
+    Change,
+    changed_contents,
+    changes_in,
+    contains_fake,
+    undone_changes,
+)
+from aotlens.capture.free_variables.containers import base_of
+from aotlens.capture.free_variables.guards import PLAIN
+from aotlens.capture.free_variables.namespaces import MISSING
+from aotlens.capture.free_variables.state import (
+    Binding,
+    Contents,
     OutputWithUpdates,
+    ReachableState,
     Rebinding,
-    changed_items,
-    check_value,
-    existing_containers,
+    path_of,
     read_of_rebound,
     rebound_tensors,
 )
-from aotlens.capture.free_variables.guards import TensorKind
-from aotlens.capture.free_variables.hidden_state import changed_state_name, check_hidden_state
-from aotlens.capture.free_variables.namespaces import MISSING
-from aotlens.capture.free_variables.state import Binding, ReachableState
 from aotlens.capture.free_variables.user_names import user_name, write_span
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, OpenInput, Subject
+from aotlens.capture.records import Captured, Subject
 from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import OuterObject
 from aotlens.model.report import Span
 from aotlens.options import SideEffects
 from aotlens.unsupported import unsupported
 
+KEYS = (str, int, float, bool, type(None))
+BOUND_KEYS = (Enum, torch.nn.Module, FunctionType, type, torch.dtype, torch.device)
+"""Types of keys that the module text references by name instead of writing them out."""
+VALUES = (
+    torch.Tensor,
+    torch.SymInt,
+    torch.SymFloat,
+    torch.SymBool,
+    torch.dtype,
+    torch.device,
+    type(None),
+    *PLAIN,
+)
+"""Types of values that each call can bind."""
 
-class SideEffectChanges:
-    """The side effects of one recording on free variables."""
 
-    def __init__(
-        self, reachable: ReachableState, subject: Subject, effects: SideEffects, inputs: Sequence[OpenInput]
-    ) -> None:
-        self._reachable = reachable
+class SideEffectReplay:
+    """The rebindings that repeat the changes of one recording."""
+
+    def __init__(self, state: ReachableState, subject: Subject, effects: SideEffects) -> None:
+        self._state = state
+        self._subject = subject
         self._effects = effects
         self._left_as_recorded: list[Change] = []
         self.single_use_reason = ""
         """The change that a later call would not repeat, and that stays as the recording left it."""
-        self._function, self._span = subject.function, subject.span
-        changes = list(changes_in(reachable))
-        for change in changes:
-            restore(change)
-        arguments = {id(captured_input.argument) for captured_input in inputs}
-        self._changes = [change for change in changes if not _caches_arguments(change, arguments)]
 
-    def with_updates(self, result: Any) -> Any:
-        """Return the output together with what the wrapper binds, if there is anything.
+    def with_updates(
+        self,
+        result: Any,
+        changes: Sequence[Change],
+        arguments: Sequence[Contents],
+        rebound: Sequence[tuple[str, Any]],
+    ) -> OutputWithUpdates:
+        """Return the output together with what the wrapper binds.
 
         Raises:
-            UnsupportedError: a compiled call would not repeat the change.
+            UnsupportedError: a compiled call would not repeat a change.
         """
-        if self._effects is SideEffects.REPLAYED:
-            check_hidden_state(self._reachable.hidden_states, self._reachable.name_of, self._span)
-        else:
-            self.single_use_reason = changed_state_name(
-                self._reachable.hidden_states, self._reachable.name_of
-            )
-        if not self._changes:
-            return result
-        output = result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ())
-        pairs = [pair for change in self._changes for pair in self._rebindings_of(change)]
+        self._check_hidden_state()
+        every = (*changed_contents(arguments), *changes)
+        pairs = [pair for change in every for pair in self._rebindings_of(change)]
         for change in self._left_as_recorded:
-            rebind(change)
-        outer = {
-            id(binding.value): OuterObject(_outer_name(binding), binding.value)
-            for binding in self._reachable.bindings
-            if binding.content is not None
+            change.source.set(change.now)
+        known = {
+            id(item.store): OuterObject(_box_name(item), None if item.expression else item.store)
+            for item in (*arguments, *(self._state.contents if changes else ()))
         }
-        existing = (*output.existing_containers, *existing_containers(output.result, outer))
-        first = len(output.rebindings)
-        named = ((rebinding.user_name, value) for rebinding, value in pairs)
-        leaves = (*output.leaves[:first], *named, *output.leaves[first:])
-        rebindings = (*output.rebindings, *(rebinding for rebinding, _ in pairs))
-        return OutputWithUpdates(output.result, rebindings, leaves, output.rebound, existing)
+        return OutputWithUpdates(
+            result,
+            tuple(rebinding for rebinding, _ in pairs),
+            (*((rebinding.user_name, value) for rebinding, value in pairs), *rebound),
+            tuple(fqn for fqn, _ in rebound),
+            tuple(_existing_containers(result, known)),
+        )
+
+    def _check_hidden_state(self) -> None:
+        advanced = [hidden for hidden in self._state.hidden_states if hidden.is_advanced]
+        for hidden in advanced:
+            owner = hidden.owner
+            name = owner.__name__ if isinstance(owner, ModuleType) else self._state.name_of(owner)
+            if self._effects is SideEffects.REPLAYED:
+                for generator in advanced:
+                    generator.restore()
+                case = "iterator" if hidden.is_iterator else "python-random"
+                raise unsupported(case, self._subject.span, name=name)
+            self.single_use_reason = f"the state of `{name}`"
 
     def _rebindings_of(self, change: Change) -> list[tuple[Rebinding, Any]]:
         """Return the rebindings that repeat a change, with their values; none if it stays as recorded."""
+        source = change.source
         if self._effects is not SideEffects.TRACED:
             try:
-                return self._repeated(change)
+                return list(self._repeated(source, change.now))
             except UnsupportedError:
-                if self._effects is SideEffects.REPLAYED or contains_fake(change.now):
+                is_argument = isinstance(source, Contents) and source.expression
+                if self._effects is SideEffects.REPLAYED or is_argument or contains_fake(change.now):
                     raise
-                self.single_use_reason = change.description
+                self.single_use_reason = source.description
         elif contains_fake(change.now):
-            raise unsupported("export-side-effect", self._span_of(change), binding=change.description)
+            raise unsupported("export-side-effect", self._span_of(source), binding=source.description)
         self._left_as_recorded.append(change)
         return []
 
-    def _repeated(self, change: Change) -> list[tuple[Rebinding, Any]]:
-        binding, description = change.binding, change.description
-        span, (name, *keys) = self._span_of(change), binding.keys
-        name = user_name(self._function, binding.store, str(name), span)
-        name += "".join(f"[{key!r}]" for key in keys)
-        if change.old_items is not None:
-            store, box, is_item = binding.value, _outer_name(binding), True
-            items = changed_items(change.now, change.old_items, description, span)
-        else:
-            store, box, is_item = binding.store, _store_name(binding), False
-            if change.now is MISSING:
-                raise unsupported("side-effect", span, binding=description)
-            check_value(change.now, description, span)
-            items = [(binding.name, binding.value, change.now)]
-        for _, before, now in items:
-            if _differs_at_each_call(before, now) and (is_item or binding.is_read):
-                raise unsupported("side-effect", span, binding=description)
-        pairs: list[tuple[Rebinding, Any]] = []
-        for key, before, now in items:
-            own_name = f"{name}[{key!r}]" if is_item else name
-            own_span = self._span_of(change, key) if is_item else span
-            own = Rebinding(box, store, key, before, is_item, description, own_name, own_span)
-            pairs.append((own, now))
-        return pairs
+    def _repeated(self, source: Binding | Contents, now: Any) -> Iterator[tuple[Rebinding, Any]]:
+        span, is_item = self._span_of(source), isinstance(source, Contents)
+        items = _changed_items(source, now)
+        if items is None:
+            raise unsupported("side-effect", span, binding=source.description)
+        is_argument = isinstance(source, Contents) and source.expression
+        name = self._user_name(source, span)
+        for key, before, value in items:
+            _check_key(key, source.description, span)
+            _check_value(value, source.description, span)
+            differs = not is_argument and _differs_at_each_call(before, value)
+            if differs and (isinstance(source, Contents) or source.is_read):
+                raise unsupported("side-effect", span, binding=source.description)
+            rebinding = Rebinding(
+                expression=_box_name(source),
+                store=None if is_argument else source.store,
+                key=key,
+                before=before,
+                is_item=is_item,
+                description=source.description,
+                user_name=f"{name}[{key!r}]" if is_item else name,
+                span=self._span_of(source, key),
+            )
+            yield rebinding, value
 
-    def _span_of(self, change: Change, key: Any = None) -> Span | None:
-        return write_span(self._reachable.codes, str(change.binding.keys[0]), key) or self._span
+    def _user_name(self, source: Binding | Contents, span: Span | None) -> str:
+        first, *keys = source.keys
+        owner = source.owner if isinstance(source, Contents) else source.store
+        return path_of((user_name(self._subject.function, owner, first, span), *keys))
 
-    def remaining_state(self) -> ReachableState:
-        """Return the reachable state without what stays as the recording left it."""
-        names = {(id(change.binding.store), change.binding.name) for change in self._left_as_recorded}
-        container_ids = {
-            id(change.binding.value) for change in self._left_as_recorded if change.old_items is not None
-        }
-        bindings = [
-            binding
-            for binding in self._reachable.bindings
-            if (id(binding.store), binding.name) not in names and id(binding.value) not in container_ids
-        ]
-        instances = (
-            replace(instance, before=dict(instance.store))
-            if any(id(instance.store) == store for store, _ in names)
-            else instance
-            for instance in self._reachable.instances
-        )
-        return replace(self._reachable, bindings=tuple(bindings), instances=tuple(instances))
+    def _span_of(self, source: Binding | Contents, key: Any = None) -> Span | None:
+        first = source.keys[0].partition("[")[0]
+        return write_span(self._state.codes, first, key) or self._subject.span
 
 
-def _caches_arguments(change: Change, arguments: Container[int]) -> bool:
-    """Return True for a list of its weights that a package's layer makes again, since the call swaps them."""
-    return change.binding.foreign and not contains_fake(change.now, arguments)
+def _changed_items(source: Binding | Contents, now: Any) -> list[tuple[Any, Any, Any]] | None:
+    """Return the key, the former and the new value of each item that was set; for a name, of the name itself.
+
+    None if the name is not bound any more, or if items were removed, inserted or reordered.
+    """
+    if isinstance(source, Binding):
+        return [(source.name, source.value, now)] if now is not MISSING else None
+    base = base_of(source.store)
+    if base is dict:
+        before, after = source.before, now
+        is_extended = list(after)[: len(before)] == list(before)
+    else:
+        is_extended = base is list and len(now) == len(source.before)
+        before, after = dict(enumerate(source.before)), dict(enumerate(now))
+    if not is_extended:
+        return None
+    return [
+        (key, before.get(key, MISSING), value)
+        for key, value in after.items()
+        if before.get(key, MISSING) is not value
+    ]
+
+
+def _check_key(key: Any, description: str, span: Span | None) -> None:
+    """Check that the module text can express a key.
+
+    Raises:
+        UnsupportedError: the key is a tensor, or an object of this call only.
+    """
+    for part in key if type(key) is tuple else (key,):
+        if not isinstance(part, (*KEYS, *BOUND_KEYS)):
+            raise unsupported("container-key", span, type=type(part).__name__, container=description)
+
+
+def _check_value(value: Any, description: str, span: Span | None) -> None:
+    """Check that a call can make a value that the function stores.
+
+    Raises:
+        UnsupportedError: it is a new container or object.
+    """
+    if not isinstance(value, VALUES):
+        name = "new-layer-side-effect" if isinstance(value, torch.nn.Module) else "new-object-side-effect"
+        raise unsupported(name, span, type=type(value).__name__, binding=description)
 
 
 def _differs_at_each_call(before: Any, now: Any) -> bool:
@@ -157,19 +211,38 @@ def _differs_at_each_call(before: Any, now: Any) -> bool:
     return not is_first and not isinstance(now, torch.Tensor)
 
 
-def _outer_name(binding: Binding) -> str:
-    return f"outer_{binding.keys[0]}"
+def _box_name(source: Binding | Contents) -> str:
+    """Return a name in the module text for the store, or the expression for a part of an argument."""
+    if isinstance(source, Contents):
+        return source.expression or f"outer_{source.keys[0]}"
+    if isinstance(source.store, CellType):
+        return f"cell_of_{source.name}"
+    if isinstance(source.store, type):
+        return f"class_{source.store.__name__}"
+    return "outer_globals" if source.kind_text == "the global" else "outer_attributes"
 
 
-def _store_name(binding: Binding) -> str:
-    """Return a name in the module text for the binding's store."""
-    if isinstance(binding.store, CellType):
-        return f"cell_of_{binding.name}"
-    if isinstance(binding.store, type):
-        return f"class_{binding.store.__name__}"
-    if binding.outer_keys:
-        return f"outer_{binding.outer_keys[0]}"
-    return "outer_globals" if binding.kind_text == "the global" else "outer_attributes"
+def _existing_containers(
+    value: Any, known: dict[int, OuterObject], path: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[int, ...], OuterObject]]:
+    """Yield the known containers in an output, each with the positions that lead to it."""
+    if id(value) in known:
+        yield path, known[id(value)]
+    elif known and type(value) in (tuple, list, dict):
+        for index, item in enumerate(value.values() if type(value) is dict else value):
+            yield from _existing_containers(item, known, (*path, index))
+
+
+def outer_changes(state: ReachableState, arguments: Container[int]) -> list[Change]:
+    """Restore the state after a recording with these arguments, and return what it changed.
+
+    Without the lists of its weights that a package's layer makes again, since the call swaps them.
+    """
+    return [
+        change
+        for change in undone_changes(state)
+        if not change.source.foreign or contains_fake(change.now, arguments)
+    ]
 
 
 def check_backward_side_effects(captured: Captured, recorder: Recorder) -> None:
@@ -183,42 +256,13 @@ def check_backward_side_effects(captured: Captured, recorder: Recorder) -> None:
     if captured.side_effects is not SideEffects.REPLAYED:
         changes = [change for change in changes if contains_fake(change.now)]
     for change in changes:
-        restore(change)
+        change.source.restore()
     if changes:
-        span = write_span(captured.reachable.codes, str(changes[0].binding.keys[0]))
-        raise unsupported(
-            "side-effect-in-backward", span or captured.subject.span, binding=changes[0].description
-        )
+        source = changes[0].source
+        span = write_span(captured.reachable.codes, source.keys[0]) or captured.subject.span
+        raise unsupported("side-effect-in-backward", span, binding=source.description)
     rebound = rebound_tensors(captured.structure.rebindings)
     constants = (node.constant for read in recorder.nodes for node in read.inputs()) if rebound else ()
     for constant in constants:
         if id(constant) in rebound:
             raise read_of_rebound(rebound[id(constant)])
-
-
-def guarded_state(captured: Captured) -> ReachableState:
-    """Return the state that a later call requires: of a tensor that each call replaces, only its kind."""
-    rebindings = captured.structure.rebindings
-    kinds = {
-        (id(rebinding.store), rebinding.key): TensorKind(rebinding.before)
-        for rebinding in rebindings
-        if isinstance(rebinding.before, torch.Tensor)
-    }
-    absent = {id(rebinding.store) for rebinding in rebindings if rebinding.before is MISSING}
-    bindings = (_with_kinds(binding, kinds) for binding in captured.reachable.bindings)
-    instances = (
-        replace(instance, is_read=instance.is_read or id(instance.store) in absent)
-        for instance in captured.reachable.instances
-    )
-    return replace(captured.reachable, bindings=tuple(bindings), instances=tuple(instances))
-
-
-def _with_kinds(binding: Binding, kinds: Mapping[tuple[int, Any], TensorKind]) -> Binding:
-    if binding.content is None:
-        return replace(binding, value=kinds.get((id(binding.store), binding.name), binding.value))
-    own = {key: kind for (store, key), kind in kinds.items() if store == id(binding.value)}
-    if not own:
-        return binding
-    if isinstance(binding.content, dict):
-        return replace(binding, content={**binding.content, **own})
-    return replace(binding, content=[own.get(index, item) for index, item in enumerate(binding.content)])

@@ -1,21 +1,26 @@
-"""Records of what a function can read besides its arguments, before the recording.
+"""Records of what a function can read besides its arguments, before the recording, and of what it rebinds.
 
 Invariant: they hold the user's own objects, and a shallow copy of each container.
 """
 
 import functools
-from collections import deque
-from collections.abc import MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+import torch
+
+from aotlens.capture.free_variables.containers import set_items
 from aotlens.capture.free_variables.hidden_state import HiddenState
-from aotlens.capture.free_variables.namespaces import value_at
+from aotlens.capture.free_variables.namespaces import MISSING, bind, value_at
+from aotlens.errors import UnsupportedError
+from aotlens.ir.slots import OuterObject
+from aotlens.model.report import Span
+from aotlens.unsupported import unsupported
 
 CacheWrapper = functools._lru_cache_wrapper
 """The type of every function under `functools.lru_cache` or `functools.cache`."""
-CONTAINERS = (list, dict, set, deque)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,50 +29,80 @@ class Binding:
 
     kind_text: str
     """For a message: `the global`, `the attribute`, `the closure variable`."""
-    name: Any
-    """The name; for an item its key in a dict, or its position in a list."""
+    name: str
     store: Any
-    """The dictionary, list, class or cell that binds the name."""
+    """The dictionary, class, cell or object that binds the name."""
     value: Any
-    content: Any = None
-    """A shallow copy of a container; None for every other value."""
     foreign: bool = False
     """Whether it is an attribute of torch's or a package's object, which manages its own state."""
 
     requires_grad: bool = False
     """Whether the value is a tensor that requires grad."""
 
-    outer_keys: tuple[Any, ...] = ()
-    """For an item: the name and the keys that lead to its container."""
-
     is_read: bool = True
     """Whether the code may read the name; False if it only binds it."""
+
+    @property
+    def keys(self) -> tuple[Any, ...]:
+        return (self.name,)
+
+    @property
+    def description(self) -> str:
+        return f"{self.kind_text} `{self.name}`"
 
     def now(self) -> Any:
         """Return the current value of the name; MISSING if it is not bound."""
         return value_at(self.store, self.name)
 
-    @property
-    def keys(self) -> tuple[Any, ...]:
-        """The name in the user's code, and the keys from there."""
-        return (*self.outer_keys, self.name)
+    def set(self, value: Any) -> None:
+        if value is not MISSING or self.now() is not MISSING:
+            bind(self.store, self.name, value)
+
+    def restore(self) -> None:
+        self.set(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The items of a container that the function can read."""
+
+    keys: tuple[Any, ...]
+    """The user's name, and the keys that lead from its value to the container."""
+    store: Any
+    """The container."""
+    before: Any
+    """A shallow copy."""
+    owner: Any = None
+    """The store that binds the name to the container itself; None for an inner container."""
+    foreign: bool = False
+    """As of the binding."""
+    expression: str = ""
+    """For a container among the arguments: `args[0]['x']`."""
 
     @property
-    def path(self) -> str:
-        """`last`; for an item `feats['first']`."""
-        first, *rest = self.keys
-        return first + "".join(f"[{key!r}]" for key in rest)
+    def description(self) -> str:
+        return f"the {type(self.store).__name__} `{path_of(self.keys)}`"
+
+    def set(self, items: Any) -> None:
+        set_items(self.store, items)
+
+    def restore(self) -> None:
+        self.set(self.before)
+
+
+def path_of(keys: tuple[Any, ...]) -> str:
+    """Return `last`; for an item `feats['first']`."""
+    first, *rest = keys
+    return first + "".join(f"[{key!r}]" for key in rest)
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
     """The attributes of a user's object, or the submodules of a layer."""
 
-    store: MutableMapping[str, Any]
+    store: Any
     before: dict[str, Any]
     """A shallow copy."""
-    kind: type
-    """The object's class."""
     is_read: bool = True
     """Whether a later call requires the same names."""
 
@@ -77,6 +112,7 @@ class ReachableState:
     """Everything that one function can read."""
 
     bindings: tuple[Binding, ...]
+    contents: tuple[Contents, ...]
     instances: tuple[Instance, ...]
     codes: tuple[CodeType, ...] = ()
     """The user's reachable code objects, without nested functions."""
@@ -86,8 +122,57 @@ class ReachableState:
     def name_of(self, value: Any) -> str:
         """Return the user's name for an object, or the name of its class."""
         return next(
-            (binding.path for binding in self.bindings if binding.value is value), type(value).__name__
+            (binding.name for binding in self.bindings if binding.value is value), type(value).__name__
         )
 
 
-NOTHING_REACHABLE = ReachableState((), ())
+NOTHING_REACHABLE = ReachableState((), (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Rebinding:
+    """A name, or an item of a container, that each call binds to another value."""
+
+    expression: str
+    """The namespace or container as an expression of the wrapper: `args[0]['x']`; or a name for `store`."""
+    store: Any
+    """The namespace or container itself; None if it is part of an argument."""
+    key: Any
+    before: Any
+    """The value before the call; MISSING if there was none."""
+    is_item: bool
+    """Whether `store` is a container of the user's, instead of a namespace."""
+    description: str
+    """For a message: `the attribute `last``."""
+    user_name: str
+    """`self.last`, `state['keys']`."""
+    span: Span | None
+    """The user's expression that binds it, or the function."""
+
+
+def rebound_tensors(rebindings: tuple[Rebinding, ...]) -> Mapping[int, Rebinding]:
+    """Return the rebindings of free variables that were tensors, by the identity of the former tensor."""
+    return {
+        id(rebinding.before): rebinding
+        for rebinding in rebindings
+        if rebinding.store is not None and isinstance(rebinding.before, torch.Tensor)
+    }
+
+
+def read_of_rebound(rebinding: Rebinding) -> UnsupportedError:
+    """Return the error for a function that reads a tensor and binds its name to another one."""
+    return unsupported("rebound-tensor-is-read", rebinding.span, name=rebinding.user_name)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWithUpdates:
+    """A function's output and what it binds outside."""
+
+    result: Any
+    rebindings: tuple[Rebinding, ...] = ()
+    leaves: tuple[tuple[str, Any], ...] = ()
+    """The value of each rebinding, with a name; then the rebound buffers."""
+    rebound: tuple[str, ...] = ()
+    """Buffers that the module bound to another tensor."""
+    existing_containers: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()
+    """Containers in the output that are the caller's own, or that also exist elsewhere."""

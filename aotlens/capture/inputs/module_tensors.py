@@ -1,6 +1,7 @@
 """A module's own tensors, and calls of the module with other tensors in their place.
 
-Invariant: after the call each binding is restored, also if a module or a tensor has several names.
+Invariant: after the call each binding is restored, also if a module or a tensor has several names, and so is
+each attribute that torch's own hooks rebind at each call of a layer, such as a normalised weight.
 """
 
 from collections.abc import Callable
@@ -28,9 +29,9 @@ def call_with_tensors(
 ) -> Any:
     """Call the module with `tensors` in place of its own; update them with what the module rebinds.
 
-    If the module rebinds a tied tensor under only some of its names, these are added to `tensors`. `call`
-    replaces the call of the module; it accepts no keywords. `torch.func.functional_call` fails to restore a
-    module that has two names.
+    If the module rebinds a tied tensor under only some of its names, these are added to `tensors`, and so are
+    the attributes that its hooks rebind. `call` replaces the call of the module; it accepts no keywords.
+    `torch.func.functional_call` fails to restore a module that has two names.
     """
     _reject_scripted(module)
     own = module_tensors(module)
@@ -41,6 +42,11 @@ def call_with_tensors(
         for store in _stores(owner)
         for key, tensor in store.items()
         if id(tensor) in names
+    ]
+    attributes = [
+        (f"{fqn}.{name}" if fqn else name, vars(owner), name, vars(owner)[name])
+        for fqn, owner in module.named_modules()
+        for name in sorted(names_bound_by_hooks(owner))
     ]
     with swapping_tensors():
         try:
@@ -54,6 +60,10 @@ def call_with_tensors(
                 if own_name in passed or store.get(key) is not passed[names[id(tensor)]]:
                     tensors[own_name] = store.get(key)
                 store[key] = tensor
+            for own_name, store, key, before in attributes:
+                if store[key] is not before:
+                    tensors[own_name] = store[key]
+                store[key] = before
 
 
 def _reject_scripted(module: torch.nn.Module) -> None:
@@ -65,3 +75,14 @@ def _reject_scripted(module: torch.nn.Module) -> None:
 
 def _stores(owner: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
     return owner._parameters, owner._buffers
+
+
+def names_bound_by_hooks(layer: torch.nn.Module) -> frozenset[str]:
+    """Return attributes that a `torch.nn.utils` hook rebinds before the layer reads them."""
+    hooks = layer._forward_pre_hooks.values()
+    names = (_name_of(hook) for hook in hooks if type(hook).__module__.startswith("torch.nn.utils."))
+    return frozenset(name for name in names if name in vars(layer))
+
+
+def _name_of(hook: Any) -> Any:
+    return getattr(hook, "name", None) or getattr(hook, "_tensor_name", None)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aotlens.analysis.records import IntermediateBaseOf
 from aotlens.capture.free_variables.changes import initial_state
-from aotlens.capture.free_variables.namespaces import namespace
+from aotlens.capture.free_variables.namespaces import value_at
 from aotlens.capture.records import Captured
 from aotlens.capture.subclasses import Path, is_wrapper, rebuild
 from aotlens.compiled import Compiled
@@ -78,7 +78,7 @@ def _side_effect_leaves(compiled: Compiled, args: list[Any], kwargs: dict[str, A
     for rebinding in structure.rebindings:
         store = rebinding.store
         box = store if store is not None else eval(rebinding.expression, namespaces)  # noqa: S307 (our own text)
-        leaves.append(namespace(box)[rebinding.key])
+        leaves.append(value_at(box, rebinding.key))
     return leaves
 
 
