@@ -241,6 +241,7 @@ class CallWriter:
         )
 
     def _name_results(self, node: Node, result: Any, value: Any) -> None:
+        """Record the node of each tensor and number of a result, with a `getitem` for each item of a list."""
         if isinstance(result, SYMBOLIC):
             self._recording.symbols.define(result, node)
         elif isinstance(result, torch.Tensor):

@@ -13,7 +13,7 @@ from aotlens.partition.records import Partitioned
 from aotlens.partition.storages import node_bytes
 
 IN_ORDER = "an effect: it runs once per call, in the order of your code, even if nobody reads its output"
-DRAWS = "its subgraphs use random numbers: it runs once per call, in the order of your code"
+RANDOM_IN_ORDER = "its subgraphs use random numbers: it runs once per call, in the order of your code"
 NESTED = "a higher-order operator: its subgraphs are programs inside the graph"
 
 
@@ -38,7 +38,7 @@ def _of_program(program: Program, phase: rows.Phase) -> Iterator[rows.SpecialOpe
 
 
 def _in_order(node: Node) -> str:
-    return DRAWS if node.subgraphs() and is_random_node(node) else IN_ORDER
+    return RANDOM_IN_ORDER if node.subgraphs() and is_random_node(node) else IN_ORDER
 
 
 def _name(node: Node) -> str:

@@ -18,7 +18,7 @@ from aotlens.partition.records import Partitioned
 from aotlens.partition.storages import node_bytes
 from aotlens.partition.value_ranges import ValueRanges
 
-DRAWS = frozenset({aten.bernoulli.p, aten.bernoulli.default, aten.bernoulli.Tensor})
+RANDOM_MASKS = frozenset({aten.bernoulli.p, aten.bernoulli.default, aten.bernoulli.Tensor})
 CASTS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.default})
 
 
@@ -71,16 +71,17 @@ class _Finder:
 
     def _as_mask(self, row: SavedValue, node: Node) -> Spare | None:
         numbers, width = self._few.range_of(node), node.val.element_size()
-        if numbers is None or len(numbers) != 2 or width == 1 or self._is_drawn(node):
+        if numbers is None or len(numbers) != 2 or width == 1 or self._is_from_random_mask(node):
             return None
         shown = " and ".join(f"{number:g}" for number in sorted(numbers))
         reason = f"its only values are {shown}, so a boolean mask with one byte per element is enough"
         return Spare("mask", row.bytes - row.bytes // width, reason)
 
-    def _is_drawn(self, node: Node) -> bool:
+    def _is_from_random_mask(self, node: Node) -> bool:
         """Return True if it is computed from a random mask, whose boolean form the engine has."""
         return any(
-            source.op in DRAWS or (self._few.range_of(source) is not None and self._is_drawn(source))
+            source.op in RANDOM_MASKS
+            or (self._few.range_of(source) is not None and self._is_from_random_mask(source))
             for source in node.inputs()
         )
 

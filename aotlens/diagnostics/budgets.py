@@ -170,7 +170,7 @@ NO_LIMITS = Budget()
 
 
 def over_budget(target: Target, budget: Budget) -> Iterator[Diagnostic]:
-    """AL801, AL802 and AL803: one finding for each limit that the target passes."""
+    """AL801, AL802 and AL803: one finding for each limit that the target exceeds."""
     name = f"`{target.qualname}`{signature(target)}"
     partition, memory = target.partition, target.memory
     if partition is not None and _exceeds(partition.saved_bytes, budget.max_saved_bytes):

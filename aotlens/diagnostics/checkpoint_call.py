@@ -162,12 +162,12 @@ class _Flow:
             name
             for index in run
             if (name := self.nodes[index].name) in self.saved
-            and not self._is_drawn(self.nodes[index])
+            and not self._is_random(self.nodes[index])
             and own.issuperset(self.readers[self.root(name)])
             and all(span in self.backward_spans.get(use.node, (span,)) for use in self.saved[name].used_by)
         )
 
-    def _is_drawn(self, node: StageNode) -> bool:
+    def _is_random(self, node: StageNode) -> bool:
         """Return True for a random value, or a view or cast of one: it is saved in any case."""
         sources = [self.nodes[self.index_of[name]].target for name in node.inputs if name in self.index_of]
         return any(target.startswith(RANDOM) for target in (node.target, *sources))

@@ -221,7 +221,8 @@ class Collector:
         def recorded(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling():  # Dynamo inlines it
                 return compiled(*args, **kwargs)
-            entry = self._callables_by_id.get(id(function)) or self.add_callable(function)  # a copy is new
+            # a copy of a compiled module was never passed to `torch.compile`, and has no entry yet
+            entry = self._callables_by_id.get(id(function)) or self.add_callable(function)
             before = self._graph_calls
             entry.calls += 1
             try:

@@ -107,8 +107,8 @@ class Plan:
 class Driver:
     """Compiles a script's targets into its collector, together with the failures of single targets."""
 
-    def __init__(self, order: CompileRequest, collector: Collector, hooks: Hooks) -> None:
-        self._request = order
+    def __init__(self, request: CompileRequest, collector: Collector, hooks: Hooks) -> None:
+        self._request = request
         self._collector = collector
         self._hooks = hooks
         self._watch: Watch | None = None

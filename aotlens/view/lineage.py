@@ -151,6 +151,7 @@ class Lineage:
         )
 
     def _chain(self, stage: str) -> list[str]:
+        """Return a stage and those that it was made from, back to the first."""
         chain, current = [], stage
         while True:
             chain.append(current)
@@ -160,6 +161,7 @@ class Lineage:
             current = parent
 
     def _common(self, first: str, second: str) -> str:
+        """Return the last stage that both were made from, or are."""
         known = set(self._chain(second))
         return next(name for name in self._chain(first) if name in known)
 
@@ -174,6 +176,7 @@ class Lineage:
         return names
 
     def _descendants_of(self, stage: str, to: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the nodes of a later stage that come from these."""
         chain = self._chain(to)
         for current in reversed(chain[: chain.index(stage)]):
             children = self._children_of(current)

@@ -38,6 +38,7 @@ def forecast_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
 
 
 def _asked_lines(axis: ForecastAxis, page: Page) -> Iterator[Text]:
+    """Yield what `--vary` asked for: each value, and whether it recompiles."""
     others = f", with {', '.join(axis.with_names)}" if axis.with_names else ""
     yield Text(f"  {axis.name}{others}")
     rows = [
@@ -63,11 +64,12 @@ def _recompiling_lines(entry: Forecast, page: Page) -> Iterator[Text]:
 
 
 def _other_lines(entry: Forecast, page: Page) -> Iterator[Text]:
-    again = recompiling(entry)
+    """Yield the variations that do not recompile, and those that failed."""
+    recompiled = recompiling(entry)
     same = [
         axis_title(axis)
         for axis in entry.axes
-        if axis.kind != "asked" and not axis.error and axis not in again
+        if axis.kind != "asked" and not axis.error and axis not in recompiled
     ]
     if same:
         yield from paragraph(f"no other compilation for {'; '.join(same)}", page.width, "  ", "dim")

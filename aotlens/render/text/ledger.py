@@ -97,6 +97,7 @@ def guard_lines(target: Target, page: Page) -> Iterator[Text]:
 
 
 def _size_rows(guards: list[Guard], width: int) -> list[Row]:
+    """Return a row per condition; those with one reason and location share the details below the last."""
     grouped: dict[tuple[str, tuple[Site, ...]], list[str]] = {}
     for guard in guards:
         grouped.setdefault((guard.reason, guard.sites), []).append(guard.expression)

@@ -56,7 +56,7 @@ def recording_in_double(
         return observe_alone(wide, Probe(writes=False), call)
 
 
-AFTER_OTHER_DRAWS = ("value", "mutation", "gradient", "backward mutation")
+AFTER_OTHER_NUMBERS = ("value", "mutation", "gradient", "backward mutation")
 """Kinds of difference that different random numbers cause."""
 BY_COUNTERPART = (
     "the dropout mask of attention comes from its CPU counterpart, the same in forward and backward"
@@ -203,12 +203,12 @@ class _Comparison:
         # other random numbers, unfused attention and the CPU's autocast rules all change eager's values
         drops = _drops_in_attention(self.compiled)
         if random_numbers or assumed_casts() or drops:
-            redrawing = RandomReplay(random_numbers)
+            replay = RandomReplay(random_numbers)
             by_torch = call_with_other_code(self.compiled, CompileOptions("eager"), self.prepared_calls[2].fn)
-            with redrawing:
+            with replay:
                 expected = observe_alone(self.prepared_calls[2], call=_as_tuple(by_torch), state=self.state)
-            unmatched = _unmatched(redrawing, random_numbers)
-            laws = tuple(map(law_of, redrawing.replayed))
+            unmatched = _unmatched(replay, random_numbers)
+            laws = tuple(map(law_of, replay.replayed))
         with ignoring_devices():
             comparison = self._without_roundings(
                 compare(actual, expected), (actual, expected), random_numbers
@@ -217,7 +217,7 @@ class _Comparison:
         if _takes_attention(graphs.runs):  # its outputs have strides that no CPU operator produces
             comparison = _without(comparison, "stride")
         if unmatched:
-            comparison = _without(comparison, *AFTER_OTHER_DRAWS)
+            comparison = _without(comparison, *AFTER_OTHER_NUMBERS)
         stopped = _raised(actual, NotInterpretedError)
         return GpuVerification(
             comparison=comparison,
@@ -263,7 +263,7 @@ def _without(comparison: Verification, *kinds: str) -> Verification:
 
 def _is_in_values(comparison: Verification) -> bool:
     """Return True if both sides ran and their values differ; a fault names its kernel itself."""
-    return any(difference.kind in AFTER_OTHER_DRAWS for difference in comparison.differences)
+    return any(difference.kind in AFTER_OTHER_NUMBERS for difference in comparison.differences)
 
 
 def computing_dtypes(compiled: Compiled) -> frozenset[torch.dtype]:
@@ -291,12 +291,12 @@ def _random_numbers_of(runs: Sequence[InterpretedRun]) -> list[RandomNumbersOfSe
     return [run.answer.random_numbers.get(index) for run in runs for index in range(run.answer.seeds)]
 
 
-def _unmatched(redrawing: RandomReplay, random_numbers: Sequence[RandomNumbersOfSeed | None]) -> str:
+def _unmatched(replay: RandomReplay, random_numbers: Sequence[RandomNumbersOfSeed | None]) -> str:
     """Return why the kernels' random numbers could not be used in eager; empty if they could."""
-    if redrawing.used == len(random_numbers):
+    if replay.used == len(random_numbers):
         return ""
     return (
-        f"values were not compared: the program draws {redrawing.used} times and its kernels"
+        f"values were not compared: the program draws {replay.used} times and its kernels"
         f" {len(random_numbers) - random_numbers.count(None)} times"
     )
 
@@ -323,8 +323,8 @@ def culprit(graphs: InterpretedGraphs) -> str:
     for run in graphs.runs:
         phase = run.graph.lowered.phase
         random_numbers = _random_numbers_of([run])
-        drawing = RandomReplay(random_numbers) if random_numbers else None
-        values = node_values(graphs.program(phase), phase, list(run.job.inputs), drawing)
+        replay = RandomReplay(random_numbers) if random_numbers else None
+        values = node_values(graphs.program(phase), phase, list(run.job.inputs), replay)
         answer = interpreter().run(replace(run.job, return_buffers=True))
         for launch in answer.launches:
             wrong = _first_wrong(launch, expected_values(run.graph, launch.location, values))

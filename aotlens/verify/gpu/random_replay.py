@@ -67,10 +67,10 @@ class RandomReplay(TorchDispatchMode):
         self.replayed.append(random_numbers)
         number = replayed_numbers(random_numbers, shape, dtype)
         result = _mask(number, args[0], args[1]) if func is aten.bernoulli.p else number
-        return mark_device(result, on_gpu=True) if _is_drawn_on_gpu(args, options) else result
+        return mark_device(result, on_gpu=True) if _is_created_on_gpu(args, options) else result
 
 
-def _is_drawn_on_gpu(args: Any, kwargs: Any) -> bool:
+def _is_created_on_gpu(args: Any, kwargs: Any) -> bool:
     """Return True if the result is on the emulated GPU, by its device argument or the tensor it is like."""
     device = kwargs.get("device")
     if device is not None:

@@ -95,9 +95,13 @@ def _arguments(compiled: Compiled, flat: list[Any]) -> tuple[list[Any], dict[str
 def _wrapper_gradients(
     compiled: Compiled, flat: list[Any], leaves: list[Any], copies: tuple[Cloner, Mapping[str, Any]]
 ) -> dict[str, Any]:
+    """Return the gradients of the inputs that the backward differentiates, by name.
+
+    Empty where an output of the graph has no tensor for the caller: then they cannot all be compared.
+    """
     captured, (cloner, tangents) = compiled.captured, copies
     leaf_of = {id(copy): leaf for copy, leaf in cloner.leaves}
-    targets: dict[str, Tensor] = {}
+    differentiated: dict[str, Tensor] = {}
     for out in compiled.joint.gradients:
         slot: Any = out.slot
         if slot.index >= len(flat):  # a synthetic base, which does not exist for the caller
@@ -110,22 +114,22 @@ def _wrapper_gradients(
         ].shares_storage_with:  # autograd may know it as a view of the other input
             continue
         if out.value is not None and tensor is not None and tensor.requires_grad:
-            targets[captured.inputs[slot.index].slot.name] = tensor
+            differentiated[captured.inputs[slot.index].slot.name] = tensor
     pairs = zip(compiled.joint.forward_outputs, compiled.joint.differentiable, strict=True)
     slots = (outer_slot(out.slot) for out, differentiable in pairs if differentiable)
     started = {(type(slot), slot.index): slot for slot in slots}.values()
     defined = [slot for index, slot in enumerate(started) if index not in compiled.joint.failing_tangents]
     outputs = [(_output(compiled, slot, flat, leaves), slot.name) for slot in defined]
-    if not targets or any(tensor is None for tensor, _ in outputs):
+    if not differentiated or any(tensor is None for tensor, _ in outputs):
         return {}
     gradients = torch.autograd.grad(
         [tensor for tensor, _ in outputs],
-        list(targets.values()),
+        list(differentiated.values()),
         [_tangent(tensor, name, tangents) for tensor, name in outputs],
         allow_unused=True,
     )
     named_gradients: dict[str, Any] = {}
-    for name, gradient in zip(targets, gradients, strict=True):
+    for name, gradient in zip(differentiated, gradients, strict=True):
         if gradient is not None:
             named_gradients |= copies_by_name(f"gradient of {name}", gradient)
     return named_gradients
