@@ -108,6 +108,11 @@ def view_base(tensor: Any) -> Any:
     return tensor._base if tensor._base is not None else tensor
 
 
+def version_of(tensor: Any) -> int:
+    """Return autograd's version counter of a tensor; 0 for an inference tensor, which has none."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """Sizes, strides and storage offset of a tensor, in elements."""

@@ -7,11 +7,7 @@ from typing import Any
 
 import torch
 from torch._higher_order_ops import utils
-from torch._higher_order_ops.auto_functionalize import (
-    auto_functionalized,
-    auto_functionalized_v2,
-    can_auto_functionalize,
-)
+from torch._higher_order_ops.auto_functionalize import auto_functionalized, can_auto_functionalize
 from torch._higher_order_ops.effects import _get_effect, with_effects
 from torch._ops import _higher_order_ops
 
@@ -20,7 +16,6 @@ from aotlens.torch_api.patches.scopes import Current
 __all__ = [
     "accept_any_device",
     "auto_functionalized",
-    "auto_functionalized_v2",
     "can_auto_functionalize",
     "compilation_env",
     "compile_and_call",

@@ -10,19 +10,9 @@ CASES = (
         "return a new tensor from the operator",
     ),
     Case(
-        "custom-operator-overlap",
-        "a custom operator that writes to overlapping tensors, one of another dtype or layout",
-        "clone one of them before the call",
-    ),
-    Case(
         "linearize-free-variable",
         "a gradient by a tensor that a function given to `torch.func.linearize` closes over",
         "pass the tensor as a primal, or detach it",
-    ),
-    Case(
-        "triton-kernel-overlap",
-        "a Triton kernel that writes to tensors which overlap in memory",
-        "clone one of them before the launch",
     ),
     Case(
         "functionalize-outside",
@@ -67,7 +57,7 @@ CASES = (
     ),
     Case(
         "overlapping-arguments",
-        "{operator} that writes to `{written}` and reads `{read}`, which overlap in memory",
+        "{operator} that writes to `{written}`, which overlaps its argument `{other}` in memory",
         "clone one of them before the call",
     ),
     Case(

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.mutations.overlapping_arguments import overlapping_written, tensors_of
+from aotlens.capture.mutations.overlapping_arguments import reject_overlap, tensors_of
 from aotlens.capture.mutations.writability import check_writable
 from aotlens.capture.mutations.writes import record_write
 from aotlens.capture.storage import Storage
@@ -17,7 +17,6 @@ from aotlens.torch_api.triton import (
     mutated_by_triton_kernel,
     triton_kernel_wrapper_functional,
 )
-from aotlens.unsupported import unsupported
 
 
 def launch_as_operator(original: Callable[..., Any], kernel: Any, *args: Any, **kwargs: Any) -> Any:
@@ -47,8 +46,7 @@ def record_triton_kernel(recording: Recording, launch: dict[str, Any]) -> Any:
     named = [
         (name, tensor, name in written) for name, value in kernel_args.items() for tensor in tensors_of(value)
     ]
-    if overlapping_written(recording, "a Triton kernel", named):
-        raise unsupported("triton-kernel-overlap", recording.span)
+    reject_overlap(recording, "a Triton kernel", named)
     for name in written:
         check_writable(
             recording, kernel_args[name], triton_kernel_wrapper_functional, tuple(kernel_args.values())

@@ -1,20 +1,17 @@
 """Select, after the run, which overlapping inputs the graph takes as views of their synthetic base.
 
-Invariant: a member that the graph takes itself gets its own gradient only; one whose gradient would be lost
-is rejected.
+Invariant: a member that the graph takes itself gets its own gradient only.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import GradientEdge
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes, grad_fn_of
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
-from aotlens.capture.inputs.synthetic_bases import BaseGroup, block_gradients, has_other_grad_fn
+from aotlens.capture.inputs.synthetic_bases import BaseGroup, block_gradients
 from aotlens.capture.records import OpenInput, SyntheticBaseOf
 from aotlens.unsupported import unsupported
 
@@ -36,23 +33,6 @@ def inputs_with_bases(
             and _reaches_custom_function(base_group, results)
         ):
             recording.use_synthetic_base(storage)
-        if (
-            storage is not None
-            and base_group.hidden_leaves
-            and (storage.metadata_mutations or storage.version)
-        ):
-            _reject_lost_gradient(
-                recording,
-                base_group,
-                (
-                    *results,
-                    *(
-                        captured_input.argument
-                        for captured_input in inputs
-                        if _is_outside_group(captured_input, base_group)
-                    ),
-                ),
-            )
         if storage is None or not storage.on_base:
             _block_base_gradient(base_group)
             continue
@@ -101,35 +81,9 @@ def _reaches_custom_function(base_group: BaseGroup, results: list[Any]) -> bool:
     )
 
 
-def _is_outside_group(captured_input: OpenInput, base_group: BaseGroup) -> bool:
-    return captured_input.is_tensor and all(
-        captured_input is not member for member in base_group.members.values()
-    )
-
-
 def _is_on(base_group: BaseGroup, value: Any) -> bool:
     tracked = getattr(value, TRACKED_ATTRIBUTE, None)
     return tracked is not None and tracked.storage is base_group.base.storage
-
-
-def _reject_lost_gradient(recording: Recording, base_group: BaseGroup, results: Sequence[Any]) -> None:
-    """Reject a gradient that is lost because autograd regenerates a member after a write without grad."""
-    apart = [captured_input for captured_input in base_group.members.values() if captured_input.has_own_edge]
-    if any(has_other_grad_fn(captured_input.argument) for captured_input in apart):
-        return  # rejected as a write with a gradient
-    ends = [
-        captured_input.leaf.node for captured_input in apart if isinstance(captured_input.leaf, GradientEdge)
-    ]
-    computed = (
-        value for value in results if isinstance(value, torch.Tensor) and not _is_on(base_group, value)
-    )
-    starts = map(grad_fn_of, computed)  # the wrapper regenerates views of inputs
-    variables = (getattr(node, "variable", None) for node in autograd_nodes(starts, ends))
-    if any(variable is leaf for variable in variables for leaf in base_group.hidden_leaves):
-        names = ", ".join(
-            f"`{captured_input.slot.name}`" for captured_input in apart if not captured_input.is_leaf
-        )
-        raise unsupported("recorded-read-after-unrecorded-write", recording.span, inputs=names)
 
 
 def _block_base_gradient(base_group: BaseGroup) -> None:

@@ -22,15 +22,14 @@ from aotlens.capture.records import (
     OpenInput,
     OutputExit,
 )
-from aotlens.capture.storage import geometry_of
+from aotlens.capture.storage import geometry_of, version_of
 
 
 def input_state(captured_input: OpenInput) -> InputState:
     """Return what writes have changed of an input by now, which is a tensor."""
     argument, storage = captured_input.argument, captured_input.storage
     assert storage is not None  # of a tensor
-    version = 0 if argument.is_inference() else argument._version
-    return InputState(storage.version, geometry_of(argument), version)
+    return InputState(storage.version, geometry_of(argument), version_of(argument))
 
 
 def grad_fns_at_exit(recording: Recording, inputs: Sequence[OpenInput]) -> list[Any]:

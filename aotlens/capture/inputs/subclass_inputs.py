@@ -12,7 +12,7 @@ import torch
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.inputs.synthetic_bases import copy_tensor_class
 from aotlens.capture.records import CapturedInput, OpenInput
-from aotlens.capture.storage import Storage
+from aotlens.capture.storage import Storage, version_of
 from aotlens.capture.subclasses import Path, inner_tensors, is_fake, is_wrapper, rebuild
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
@@ -68,7 +68,7 @@ def wrapper_input(recording: Recording, value: Any, slot: FlatInput, name: str, 
         leaf=leaf,
         storage=storage,
         grad_fn=argument.grad_fn,
-        version=0 if argument.is_inference() else argument._version,
+        version=version_of(argument),
         is_leaf=value.is_leaf,
         wrapped=wrapped,
     )

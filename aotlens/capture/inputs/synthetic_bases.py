@@ -16,7 +16,7 @@ from aotlens.capture.inputs.overlapping_groups import OverlappingGroup, root_of
 from aotlens.capture.mutations.writability import with_writability_of
 from aotlens.capture.operators import aten
 from aotlens.capture.records import CapturedInput, OpenInput
-from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.storage import Storage, Tracked, version_of
 from aotlens.capture.views import ViewStep, apply_chain
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
@@ -36,8 +36,6 @@ class BaseGroup:
     group: OverlappingGroup
     base: OpenInput
     members: dict[int, OpenInput]
-    hidden_leaves: tuple[Any, ...]
-    """Fake leaves for roots that are not members themselves."""
 
 
 def make_synthetic_base(
@@ -55,59 +53,27 @@ def make_synthetic_base(
     storage = base.storage
     assert storage is not None  # a base is a tensor
     storage.inputs = group.members
-    captured, roots = {}, dict[int, RootAlias]()
-    for index in sorted(group.members, key=lambda index: not values[index].requires_grad):
-        if index == group.root_member:
-            captured[index] = base
-        elif group.kind == "flat" and values[index].requires_grad:
-            root = values[index] if values[index].is_leaf else root_of(values[index])
-            root_alias = roots[id(root)] = roots.get(id(root)) or _root_alias(base, group, root, roots)
-            captured[index] = _member_with_own_edge(
-                recording, base, root_alias, (values[index], slots[index])
-            )
-        else:
-            source = _root_of_member(base, group, values[index], roots)
-            captured[index] = _member(recording, base, source, (values[index], slots[index]))
-    member_values = [values[index] for index in group.members]
-    hidden = (leaf for leaf, _, root in roots.values() if not any(root is value for value in member_values))
-    return BaseGroup(group, base, captured, tuple(leaf for leaf in hidden if leaf is not None))
+    aliases = [(group.root, base.argument)] if group.root is not None else []
+    captured = {
+        index: base
+        if index == group.root_member
+        else _member(recording, base, _alias_for(base, values[index], aliases), (values[index], slots[index]))
+        for index in group.members
+    }
+    return BaseGroup(group, base, captured)
 
 
-RootAlias = tuple[Any, Any, Any]
-"""The fake leaf of a root tensor (or None), its alias that members are views of, and the caller's tensor."""
+def _alias_for(base: OpenInput, value: Any, aliases: list[tuple[Any, Any]]) -> Any:
+    """Return the alias of the base that a member is a view of.
 
-
-def _root_of_member(base: OpenInput, group: OverlappingGroup, value: Any, roots: dict[int, RootAlias]) -> Any:
-    """Return the tensor that the member is a view of; members of a flat group share those of their root."""
+    `aliases` has one for each of the caller's roots whose version counter no earlier one shares.
+    """
     root = root_of(value)
-    if group.kind != "flat" and (
-        value.requires_grad or root is group.root or _shares_version(root, group.root)
-    ):
-        detached = base.requires_grad and not value.requires_grad
-        return base.argument.detach() if detached else base.argument
-    leaf, source, _ = _alias_without_grad(base, group, root, roots)
-    return source if leaf is None else source.detach()
-
-
-def _alias_without_grad(
-    base: OpenInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
-) -> RootAlias:
-    if id(root) not in roots:
-        roots[id(root)] = None, _detached_alias(base, group, root, roots), root
-    return roots[id(root)]
-
-
-def _detached_alias(base: OpenInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]) -> Any:
-    """Return an alias without grad_fn that shares version counters as the caller's tensors do."""
-    sibling = _alias_sharing_version(root, roots)
-    if sibling is not None:
-        return sibling.detach()
-    return base.argument.data if roots or group.root is not None else base.argument.detach()
-
-
-def _alias_sharing_version(root: Any, roots: dict[int, RootAlias]) -> Any:
-    """Return the alias of a root that shares its version counter; None if there is none yet."""
-    return next((alias for _, alias, other_root in roots.values() if _shares_version(root, other_root)), None)
+    alias = next((alias for other, alias in aliases if _shares_version(root, other)), None)
+    if alias is None:
+        alias = base.argument.data
+        aliases.append((root, alias))
+    return alias.detach() if alias.requires_grad and not value.requires_grad else alias
 
 
 def _shares_version(tensor: Any, other: Any) -> bool:
@@ -123,22 +89,25 @@ def _shares_version(tensor: Any, other: Any) -> bool:
 def base_input(recording: Recording, slot: FlatInput, fake: Any, like: Any, name: str) -> OpenInput:
     """Return one graph input with its fake tensor and its argument, a leaf exactly when `like` is."""
     node = Node(recording.name(name), None, (), {}, fake, Origin(NO_ORIGIN, ""))
-    requires_grad = like is not None and like.requires_grad
-    argument = leaf = with_writability_of(like, _leaf(fake, requires_grad))
+    leaf = with_writability_of(like, _leaf(fake, like is not None and like.requires_grad))
+    argument = _argument_for(leaf, like)
+    if not fake.dim() and fake.item_memo is not None:  # Dynamo knows the value, and guards on it
+        argument.item_memo = fake.item_memo
+    recording.track(argument, Storage(node, argument))
+    captured_input = _captured_input(recording, slot, node, argument, leaf if leaf.requires_grad else None)
     is_leaf = like is None or like.is_leaf
-    if requires_grad and not is_leaf:
+    is_leaf_view = leaf.requires_grad and is_leaf and not root_of(like).requires_grad
+    return replace(captured_input, is_leaf=is_leaf, is_leaf_view=is_leaf_view)
+
+
+def _argument_for(leaf: Any, like: Any) -> Any:
+    """Return a tensor on the memory of a leaf: the leaf itself exactly when `like` is one."""
+    argument = leaf
+    if leaf.requires_grad and not like.is_leaf:
         with torch.enable_grad():
             argument = MakeNonLeaf.apply(leaf, leaf)
     copy_tensor_class(argument, like)
-    if not fake.dim() and fake.item_memo is not None:  # Dynamo knows the value, and guards on it
-        argument.item_memo = fake.item_memo
-    storage = Storage(node, argument)
-    recording.track(argument, storage)
-    captured_input = _captured_input(
-        recording, slot, argument, (node, leaf if requires_grad else None, is_leaf)
-    )
-    is_leaf_view = requires_grad and is_leaf and not root_of(like).requires_grad
-    return replace(captured_input, is_leaf_view=True) if is_leaf_view else captured_input
+    return argument
 
 
 def _leaf(fake: Any, requires_grad: bool) -> Any:
@@ -160,11 +129,8 @@ def copy_tensor_class(argument: Any, like: Any) -> None:
         argument._is_buffer, argument.persistent = True, getattr(like, "persistent", True)
 
 
-def _captured_input(
-    recording: Recording, slot: FlatInput, argument: Any, known: tuple[Node, Any, bool]
-) -> OpenInput:
-    """Return the record of a tracked argument, from its node, gradient leaf and whether it is a leaf."""
-    node, leaf, is_leaf = known
+def _captured_input(recording: Recording, slot: FlatInput, node: Node, argument: Any, leaf: Any) -> OpenInput:
+    """Return the record of a tracked argument."""
     recording.symbols.define_sizes(node)
     return CapturedInput(
         slot=slot,
@@ -174,8 +140,7 @@ def _captured_input(
         leaf=leaf,
         storage=recording.tracked(argument).storage,
         grad_fn=argument.grad_fn,
-        version=0 if argument.is_inference() else argument._version,
-        is_leaf=is_leaf,
+        version=version_of(argument),
     )
 
 
@@ -211,11 +176,9 @@ def _fake_base(recording: Recording, group: OverlappingGroup, values: list[Any])
     plain = (value for value in members if not value.is_neg() and not value.is_conj())
     first = next(plain, members[0])  # a lazily negated or conjugated tensor cannot be viewed as another dtype
     fake = fake_tensor_of(recording.fake_mode, first, dynamic=False)
-    size = first.element_size()
-    ends = [last_element(values[index]) * values[index].element_size() for index in group.members]
-    wide = max(end + values[index].element_size() for end, index in zip(ends, group.members, strict=True))
+    size_bytes = max((_last_element(value) + 1) * value.element_size() for value in members)
     with torch.no_grad(), below_views():
-        return fake.detach().as_strided((-(-wide // size),), (1,), 0)
+        return fake.detach().as_strided((-(-size_bytes // fake.element_size()),), (1,), 0)
 
 
 def _specialise(fake: Any) -> None:
@@ -236,79 +199,37 @@ def fake_tensor_of(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     return to_fake(fake_mode, value, static_shapes=not dynamic)
 
 
-def _member(recording: Recording, base: OpenInput, source: Any, member: tuple[Any, FlatInput]) -> OpenInput:
+def _member(recording: Recording, base: OpenInput, alias: Any, member: tuple[Any, FlatInput]) -> OpenInput:
+    """Return a member as a view of an alias of the base.
+
+    A member with a gradient that the base does not have gets its own gradient edge.
+    """
     value, slot = member
     chain = _chain(base.fake, value)
     with torch.no_grad(), below_views():
         fake = apply_chain(chain, base.fake)
     node = Node(recording.name(node_name(slot.name)), None, (), {}, fake, Origin(NO_ORIGIN, ""))
     with torch.enable_grad():
-        argument = apply_chain(_chain(source, value), source)
-    if value._base is None and not value.requires_grad:
+        argument, leaf = apply_chain(_chain(alias, value), alias), None
+    has_own_edge = value.requires_grad and not alias.requires_grad
+    if has_own_edge:
+        leaf = argument.detach().requires_grad_()
+        argument = _argument_for(leaf, value)
+    elif value.requires_grad:
+        leaf = torch.autograd.graph.get_gradient_edge(argument)
+    elif value._base is None:
         argument = argument.detach()
-    _track_member(base, chain, argument, node)
-    leaf = torch.autograd.graph.get_gradient_edge(argument) if value.requires_grad else None
-    return _captured_input(recording, slot, argument, (node, leaf, value.is_leaf))
-
-
-def _track_member(base: OpenInput, chain: tuple[ViewStep, ...], argument: Any, node: Node) -> None:
     storage = base.storage
     assert storage is not None  # a base is a tensor
     storage.views[chain] = storage.overlapping_inputs[chain] = node
     setattr(argument, TRACKED_ATTRIBUTE, Tracked(storage, chain, node, storage.version))
-
-
-def _member_with_own_edge(
-    recording: Recording, base: OpenInput, root_alias: RootAlias, member: tuple[Any, FlatInput]
-) -> Any:
-    """Return a member with its own gradient edge, shared only with views of the same root."""
-    value, slot = member
-    (leaf, argument, root), chain = root_alias, _chain(base.fake, value)
-    if root is not value:
-        with torch.enable_grad():
-            argument = apply_chain(_chain(argument, value), argument)
-        leaf = torch.autograd.graph.get_gradient_edge(argument)
-        leaf.node.register_prehook(block_gradients)  # the wrapper's call propagates its gradient
-    with torch.no_grad(), below_views():
-        fake = apply_chain(chain, base.fake)
-    copy_tensor_class(argument, value)
-    known = (
-        Node(recording.name(node_name(slot.name)), None, (), {}, fake, Origin(NO_ORIGIN, "")),
-        leaf,
-        value.is_leaf,
-    )
-    _track_member(base, chain, argument, known[0])
-    return replace(_captured_input(recording, slot, argument, known), has_own_edge=True)
-
-
-def _root_alias(
-    base: OpenInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
-) -> RootAlias:
-    """Return the fake leaf of a root with a gradient, and the alias that its views are taken of.
-
-    A leaf inside another member shares its version counter if the caller's does; a view of a tensor without
-    gradient is one here too.
-    """
-    known = ((alias, like) for _, alias, like in roots.values() if root.is_leaf)
-    if root.is_leaf and root._base is not None:
-        _, whole, _ = _alias_without_grad(base, group, root._base, roots)
-        with torch.enable_grad():
-            leaf = apply_chain(_chain(whole, root), whole)
-    elif (
-        sibling := next((alias for alias, like in known if shares_version_counter(root, like)), None)
-    ) is not None:
-        leaf = apply_chain(_chain(sibling, root), sibling.detach()).detach()
-    else:
-        with torch.no_grad(), below_views():
-            leaf = apply_chain(_chain(base.fake, root), base.argument).data
-    leaf.requires_grad_()
-    with torch.enable_grad():
-        return leaf, leaf if root.is_leaf else MakeNonLeaf.apply(leaf, leaf), root
+    captured_input = _captured_input(recording, slot, node, argument, leaf)
+    return replace(captured_input, is_leaf=value.is_leaf, has_own_edge=has_own_edge)
 
 
 def has_other_grad_fn(argument: Any) -> bool:
-    """Return True if the detached tensor, or its base, has a different `grad_fn` than at entry."""
-    grad_fn = root_of(argument).grad_fn
+    """Return True if a tensor with its own gradient edge has a different `grad_fn` than at entry."""
+    grad_fn = argument.grad_fn
     return grad_fn is not None and getattr(grad_fn, "_forward_cls", None) is not MakeNonLeaf
 
 
@@ -344,7 +265,7 @@ def _lazy_bit_steps(*tensors: Any) -> tuple[ViewStep, ...]:
     return tuple(ViewStep(op, ()) for differs, op in steps if differs)
 
 
-def last_element(tensor: Any) -> int:
+def _last_element(tensor: Any) -> int:
     """Return the highest storage element that the tensor contains."""
     steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return int(tensor.storage_offset()) + sum(steps)

@@ -5,6 +5,7 @@ is unsupported.
 """
 
 from collections.abc import Iterable
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -21,32 +22,18 @@ Named = tuple[str, Any, bool]
 """An argument's name, one of its tensors, and whether the operator writes to it."""
 
 
-def overlapping_written(recording: Recording, call: str, arguments: Iterable[Named]) -> list[Any]:
-    """Return the written tensors that overlap other written tensors.
+def reject_overlap(recording: Recording, operator: str, arguments: Iterable[Named]) -> None:
+    """Reject a call in which a written tensor overlaps another argument: the call writes to copies.
 
     Raises:
-        UnsupportedError: a tensor that is only read overlaps a written one, so the operator would read a
-            copy.
+        UnsupportedError: two arguments overlap, at least one of which is written.
     """
-    overlapping: list[Any] = []
-    before: list[Named] = []
-    for name, tensor, written in arguments:
-        for other_name, other, other_written in before:
-            if not (written or other_written) or not _overlap(recording, tensor, other):
-                continue
-            if not (written and other_written):
-                _reject(recording, call, (other_name, name) if other_written else (name, other_name))
-            overlapping += [
-                candidate
-                for candidate in (other, tensor)
-                if not any(candidate is known for known in overlapping)
-            ]
-        before.append((name, tensor, written))
-    return overlapping
-
-
-def _reject(recording: Recording, call: str, names: tuple[str, str]) -> None:
-    raise unsupported("overlapping-arguments", recording.span, operator=call, written=names[0], read=names[1])
+    for (name, tensor, written), (other_name, other, other_written) in combinations(arguments, 2):
+        if (written or other_written) and _overlap(recording, tensor, other):
+            names = (name, other_name) if written else (other_name, name)
+            raise unsupported(
+                "overlapping-arguments", recording.span, operator=operator, written=names[0], other=names[1]
+            )
 
 
 def _overlap(recording: Recording, left: Any, right: Any) -> bool:
