@@ -235,9 +235,6 @@ class Recording:
             and torch.is_grad_enabled()
         ):
             check_view_is_valid(tensor, self.span)
-            last = storage.last_metadata_step
-            if not any(step is last and step.grad_enabled for step in tracked.chain):
-                self.use_synthetic_base(storage)  # autograd regenerated the grad_fn, on the base
         if tracked.version != storage.version:
             tracked.node = self.replay(storage, tracked.chain)
             tracked.version = storage.version
@@ -344,6 +341,14 @@ class Recording:
         """Return a write that happens now, through a tensor with this view chain."""
         grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         return Write(self.origin, grad, inference, chain, version)
+
+    def note_metadata_mutation(self, storage: Storage, mutation: Write) -> None:
+        """Note a change of a tensor's sizes, strides or storage.
+
+        Autograd may regenerate the `grad_fn` of overlapping inputs afterwards, on their base.
+        """
+        self.use_synthetic_base(storage)
+        storage.metadata_mutations.append(mutation)
 
     def use_synthetic_base(self, storage: Storage) -> None:
         """Turn overlapping graph inputs into views of their synthetic base, as if they had always been."""

@@ -141,7 +141,7 @@ def test_the_text_has_the_functional_operator_and_the_report_the_write() -> None
 
 
 def test_a_written_argument_that_overlaps_another_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="writes to `out` and reads `x`, which overlap in memory"):
+    with pytest.raises(UnsupportedError, match="writes to `out`, which overlaps its argument `x` in memory"):
         _compiled(lambda x, out: double(out[:3], out[1:]))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 import aotlens
 from aotlens import CompileOptions
 from aotlens.gpu_emulation.contexts import emulating
-from tests.unsupported.example import EAGER, Example, collector
+from tests.unsupported.example import Example, collector
 
 EXAMPLES: list[Example] = []
 shows = collector(EXAMPLES)
@@ -42,19 +42,6 @@ def triton_kernel(name: str) -> Any:
     """Return a kernel of `tests/unsupported/kernels.py`."""
     pytest.importorskip("triton")
     return getattr(import_module("tests.unsupported.kernels"), name)
-
-
-@shows("triton-kernel-overlap")
-def kernel_that_writes_to_both_parts() -> None:
-    swap = triton_kernel("swap")  # a Triton kernel that writes to both of its arguments
-
-    @aotlens.compile(options=EAGER)
-    def shift(x: Tensor) -> Tensor:
-        swap[(1,)](x[:4], x[1:], 4)
-        return x * 2
-
-    with emulating("h100", fake=False):  # as `aotlens inspect --gpu h100` runs the script
-        shift(torch.ones(5, device="cuda"))
 
 
 @shows("triton-interpreter")

@@ -5,15 +5,6 @@ import triton.language as tl
 
 
 @triton.jit
-def swap(x, y, size: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Swap the elements of two tensors."""
-    offsets = tl.arange(0, size)
-    first, second = tl.load(x + offsets), tl.load(y + offsets)
-    tl.store(x + offsets, second)
-    tl.store(y + offsets, first)
-
-
-@triton.jit
 def move(x, y, size: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Copy a tensor with an instruction of the GPU."""
     offsets = tl.arange(0, size)

@@ -12,28 +12,9 @@ EXAMPLES: list[Example] = []
 shows = collector(EXAMPLES)
 
 
-@torch.library.custom_op("aotlens_examples::increase_both", mutates_args=("first", "second"))
-def increase_both(first: Tensor, second: Tensor) -> None:
-    """Add one to both."""
-    first.add_(1)
-    second.add_(1)
-
-
 UNTRACEABLE = torch.library.Library("aotlens_untraceable", "DEF")
 UNTRACEABLE.define("twice(Tensor x) -> Tensor")
 UNTRACEABLE.impl("twice", lambda x: x * 2, "CPU")
-
-
-@shows("custom-operator-overlap")
-def one_tensor_in_two_dtypes() -> None:
-    # `increase_both` is a custom operator that writes to both of its arguments
-    @aotlens.compile(options=EAGER)
-    def shift(x: Tensor) -> Tensor:
-        y = x * 2
-        increase_both(y, y.view(torch.int32))
-        return y
-
-    shift(torch.ones(4))
 
 
 @shows("no-fake-kernel")

@@ -14,7 +14,7 @@ from aotlens.capture.inputs.overlapping_groups import overlapping_groups
 from aotlens.capture.inputs.subclass_inputs import (
     fake_wrapper,
     has_ragged_size,
-    overlaps_wrapper,
+    overlaps,
     share_inner,
     storage_identities,
     wrapper_input,
@@ -23,7 +23,6 @@ from aotlens.capture.inputs.synthetic_bases import BaseGroup, base_input, fake_t
 from aotlens.capture.mutations.writability import record_inference_argument
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput, OpenInput
-from aotlens.capture.storage import ranges_overlap
 from aotlens.capture.subclasses import is_wrapper
 from aotlens.capture.symbols.int_inputs import as_symbol
 from aotlens.ir.names import node_name
@@ -149,37 +148,20 @@ def captured_inputs(recorder: Recorder, first: int) -> tuple[OpenInput, ...]:
 
 def _with_sharing(inputs: tuple[OpenInput, ...], storages: dict[int, list[int]]) -> tuple[OpenInput, ...]:
     """Set the inputs of each storage."""
-    sharing: dict[int, set[int]] = {}
-    for indices in storages.values():
-        for index in indices:
-            sharing.setdefault(index, set()).update(other for other in indices if other != index)
     result = []
     for index, captured_input in enumerate(inputs):
-        if captured_input.wrapped is not None and captured_input.duplicate_of is None:
-            others = tuple(sorted(sharing.get(index, ())))
-            share_inner(
-                index, captured_input, [(other, inputs[other].fake) for other in others], ranges_overlap
-            )
-            result.append(replace(captured_input, shares_storage_with=others))
-        elif captured_input.storage is not None and captured_input.duplicate_of is None:
-            others = tuple(sorted(sharing.get(index, ())))
-            wrappers = [inputs[other] for other in others if inputs[other].wrapped is not None]
-            captured_input.storage.wrapper_name = next(
-                (
-                    other.slot.name
-                    for other in wrappers
-                    if overlaps_wrapper(captured_input.fake, other.fake, ranges_overlap)
-                ),
-                "",
-            )
-            if not captured_input.storage.inputs:
-                overlapping = tuple(
-                    other
-                    for other in others
-                    if overlaps_wrapper(captured_input.fake, inputs[other].fake, ranges_overlap)
-                )
-                captured_input.storage.inputs = (index, *overlapping)
-            result.append(replace(captured_input, shares_storage_with=others))
-        else:
+        storage = captured_input.storage
+        if storage is None or captured_input.duplicate_of is not None:
             result.append(captured_input)
+            continue
+        identities = storage_identities(captured_input.fake)
+        others = sorted({other for identity in identities for other in storages[identity]} - {index})
+        if captured_input.wrapped is not None:
+            share_inner(index, captured_input, [(other, inputs[other].fake) for other in others])
+        else:
+            overlapping = [other for other in others if overlaps(captured_input.fake, inputs[other].fake)]
+            wrappers = (inputs[other] for other in overlapping if inputs[other].wrapped is not None)
+            storage.wrapper_name = next((wrapper.slot.name for wrapper in wrappers), "")
+            storage.inputs = storage.inputs or (index, *overlapping)
+        result.append(replace(captured_input, shares_storage_with=tuple(others)))
     return tuple(result)

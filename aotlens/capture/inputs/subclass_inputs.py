@@ -12,7 +12,7 @@ import torch
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.inputs.synthetic_bases import copy_tensor_class
 from aotlens.capture.records import CapturedInput, OpenInput
-from aotlens.capture.storage import Storage, version_of
+from aotlens.capture.storage import Storage, ranges_overlap, version_of
 from aotlens.capture.subclasses import Path, inner_tensors, is_fake, is_wrapper, rebuild
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
@@ -22,8 +22,6 @@ from aotlens.torch_api.dynamo.state import specialise_sizes
 from aotlens.torch_api.fake.tensors import FakeTensorMode, to_fake
 from aotlens.torch_api.modes import below_views
 from aotlens.unsupported import unsupported
-
-Overlap = Callable[[Any, Any], bool]
 
 
 class MakeNonLeafWrapper(torch.autograd.Function):
@@ -129,26 +127,23 @@ def storage_identities(fake: Any) -> Iterator[int]:
         yield fake.untyped_storage()._cdata
 
 
-def overlaps_wrapper(left: Any, right: Any, overlap: Overlap) -> bool:
+def overlaps(left: Any, right: Any) -> bool:
     """Return True if two flat inputs, wrapped or not, have an element in common."""
     return any(
-        overlap(left_inner, right_inner)
+        ranges_overlap(left_inner, right_inner)
         for _, left_inner in inner_tensors(left)
         for _, right_inner in inner_tensors(right)
         if left_inner.untyped_storage()._cdata == right_inner.untyped_storage()._cdata
     )
 
 
-def share_inner(
-    index: int, captured_input: OpenInput, others: list[tuple[int, Any]], overlap: Overlap
-) -> None:
+def share_inner(index: int, captured_input: OpenInput, others: list[tuple[int, Any]]) -> None:
     """Set the inputs of each inner storage and of the wrapper's own, including overlaps within it."""
     assert captured_input.storage is not None  # created by wrapper_input
     captured_input.storage.inputs = (index,)
     initial_inner = dict(inner_tensors(captured_input.fake))
     for path, tensor in inner_tensors(captured_input.argument):
-        shared = [other for other, fake in others if overlaps_wrapper(initial_inner[path], fake, overlap)]
-        siblings = (inner for other_path, inner in initial_inner.items() if other_path != path)
-        shared += [index for inner in siblings if overlaps_wrapper(initial_inner[path], inner, overlap)]
+        siblings = [(index, inner) for other_path, inner in initial_inner.items() if other_path != path]
+        shared = [other for other, fake in (*others, *siblings) if overlaps(initial_inner[path], fake)]
         storage = getattr(tensor, TRACKED_ATTRIBUTE).storage
         storage.inputs, storage.wrapper_name = (index, *shared), captured_input.slot.name

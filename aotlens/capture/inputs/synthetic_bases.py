@@ -1,8 +1,8 @@
 """Inputs that overlap on one storage, and their synthetic base.
 
 Invariant: the function's arguments are views of one tensor exactly as the caller's are, for autograd and for
-writes; the graph takes them separately unless one is written to, or is read with a gradient after another had
-a metadata mutation; then it takes their base.
+writes; the graph takes them separately unless one is written to or has a metadata mutation; then it takes
+their base.
 """
 
 from contextlib import nullcontext
@@ -15,7 +15,7 @@ from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.inputs.overlapping_groups import OverlappingGroup, root_of
 from aotlens.capture.mutations.writability import with_writability_of
 from aotlens.capture.operators import aten
-from aotlens.capture.records import CapturedInput, OpenInput
+from aotlens.capture.records import CapturedInput, OpenInput, SyntheticBaseOf
 from aotlens.capture.storage import Storage, Tracked, version_of
 from aotlens.capture.views import ViewStep, apply_chain
 from aotlens.ir.names import node_name
@@ -27,6 +27,7 @@ from aotlens.torch_api.dynamo.state import is_dynamo_input
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode, to_fake
 from aotlens.torch_api.modes import below_views
 from aotlens.torch_api.symbolic import symbolic_context_of
+from aotlens.unsupported import unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,7 @@ class MakeNonLeaf(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, source: Any, tensor: Any) -> Any:
         ctx.set_materialize_grads(False)
-        with below_views():
-            return tensor.detach()
+        return tensor.detach()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -225,6 +225,53 @@ def _member(recording: Recording, base: OpenInput, alias: Any, member: tuple[Any
     setattr(argument, TRACKED_ATTRIBUTE, Tracked(storage, chain, node, storage.version))
     captured_input = _captured_input(recording, slot, node, argument, leaf)
     return replace(captured_input, is_leaf=value.is_leaf, has_own_edge=has_own_edge)
+
+
+def inputs_with_bases(
+    recording: Recording,
+    inputs: tuple[OpenInput, ...],
+    base_groups: tuple[BaseGroup, ...],
+    results: list[Any],
+) -> tuple[tuple[OpenInput, ...], tuple[SyntheticBaseOf, ...]]:
+    """Return the inputs after the run; groups that use their base are replaced by it."""
+    new_inputs, bases = list(inputs), []
+    for base_group in base_groups:
+        storage, group = base_group.base.storage, base_group.group
+        _reject_base_read(recording, base_group, results)
+        if storage is None or not storage.on_base:
+            _block_base_gradient(base_group)
+            continue
+        base_index = group.root_member if group.root_member is not None else len(new_inputs)
+        if group.root_member is None:
+            new_inputs.append(replace(base_group.base, slot=replace(base_group.base.slot, index=base_index)))
+        for index in group.members:
+            if index != group.root_member:
+                new_inputs[index] = replace(new_inputs[index], base=base_index)
+        bases.append(SyntheticBaseOf(base_index, group.members, group.kind))
+    return tuple(new_inputs), tuple(bases)
+
+
+def _reject_base_read(recording: Recording, base_group: BaseGroup, results: list[Any]) -> None:
+    """Reject a read of a base that is not an argument; autograd also reads it after a mutation."""
+    base, storage = base_group.base, base_group.base.storage
+    if base_group.group.root_member is not None or storage is None:
+        return
+    is_unchanged = not storage.on_base and not storage.metadata_mutations
+    is_read = is_unchanged and any(node is base.node for read in recording.nodes for node in read.inputs())
+    if is_read or any(value is base.argument for value in results):
+        names = ", ".join(f"`{captured_input.slot.name}`" for captured_input in base_group.members.values())
+        raise unsupported("base-is-no-argument", recording.span, inputs=names)
+
+
+def _block_base_gradient(base_group: BaseGroup) -> None:
+    """Exclude unwritten members from the base's gradient: each is a graph input of its own."""
+    for index, captured_input in base_group.members.items():
+        if (
+            index != base_group.group.root_member
+            and captured_input.leaf is not None
+            and not captured_input.has_own_edge
+        ):
+            captured_input.leaf.node.register_prehook(block_gradients)
 
 
 def has_other_grad_fn(argument: Any) -> bool:

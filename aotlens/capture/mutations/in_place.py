@@ -118,6 +118,7 @@ def record_metadata_mutation(recording: Recording, call: Write) -> Any:
     functional = call.operator.functional
     if functional is None:
         raise unsupported("operator-metadata-mutation", recording.span, operator=call.name)
+    recording.use_synthetic_base(tracked.storage)
     step = ViewStep.in_current_modes(functional, call.args[1:], call.kwargs, in_place=True)
     node, step = _value_as_view(recording, tensor, step)
     before, unseen = tensor.shape, not torch.is_grad_enabled() and not tracked.storage.inputs
@@ -128,7 +129,8 @@ def record_metadata_mutation(recording: Recording, call: Write) -> Any:
     unseen = unseen and tensor._base is None  # the grad_fn of a view is regenerated with its new geometry
     if unseen and tensor.requires_grad and tensor.grad_fn is not None and tensor.shape != before:
         raise unsupported("resize-under-no-grad", recording.span, operator=call.name)
-    tracked.storage.metadata_mutations.append(recording.new_write(tracked.chain, tracked.storage.version))
+    mutation = recording.new_write(tracked.chain, tracked.storage.version)
+    recording.note_metadata_mutation(tracked.storage, mutation)
     recording.has_metadata_mutation = True
     tracked.storage.last_metadata_step = step
     setattr(
@@ -142,15 +144,10 @@ def _value_as_view(recording: Recording, tensor: Any, step: ViewStep) -> tuple[N
     tracked, source = recording.tracked(tensor), recording.node_of(tensor)
     if step.op is not aten.as_strided.default:
         return step.apply(recording, source), step
-    step_at_offset, storage = with_storage_offset(step, tensor, tracked, recording.span), tracked.storage
-    lacks_base = storage.overlapping_inputs and not storage.on_base  # the graph may never take the base
-    node = (
-        step.apply(recording, source)
-        if lacks_base
-        else recording.replay(storage, (*tracked.chain, step_at_offset))
-    )
-    check_within_input(storage, step_at_offset, node.val, recording.span)
-    return node, step_at_offset
+    step = with_storage_offset(step, tensor, tracked, recording.span)
+    node = recording.replay(tracked.storage, (*tracked.chain, step))
+    check_within_input(tracked.storage, step, node.val, recording.span)
+    return node, step
 
 
 def record_mutation(recording: Recording, call: Write) -> Any:

@@ -65,7 +65,7 @@ def record_storage_resize(recording: Recording, tensor: Any, size: Any) -> None:
     if storage.bytes_before is None:
         storage.bytes_before = _bytes_before(recording, storage)
     storage.bytes_after = size
-    storage.metadata_mutations.append(replace(recording.new_write(), is_counted=False))
+    recording.note_metadata_mutation(storage, replace(recording.new_write(), is_counted=False))
 
 
 def _bytes_before(recording: Recording, storage: Storage) -> int:
@@ -100,9 +100,8 @@ def record_data_assignment(recording: Recording, target: Any, source: Any) -> No
     is_seen_view = target._base is not None and target.requires_grad
     if is_seen_view and source_tracked.storage is recording.tracked(target).storage:
         raise unsupported("data-of-view", recording.span)
-    recording.tracked(target).storage.metadata_mutations.append(
-        replace(recording.new_write(), is_counted=False)
-    )
+    mutation = replace(recording.new_write(), is_counted=False)
+    recording.note_metadata_mutation(recording.tracked(target).storage, mutation)
     if may_be_leaf(target) and target.shape != source.shape:
         recording.note(EventKind.DATA_OF_OTHER_SIZES, target)
     setattr(
@@ -117,7 +116,7 @@ def _after_set(recording: Recording, call: Write) -> Tracked:
     """Return the target's state after `set_`."""
     target, *rest = call.args
     tracked = recording.tracked(target)
-    tracked.storage.metadata_mutations.append(recording.new_write(tracked.chain))
+    recording.note_metadata_mutation(tracked.storage, recording.new_write(tracked.chain))
     if not rest:
         node = recording.emit(aten.empty.memory_format, [0], dtype=target.dtype, device=target.device)
         return Tracked(Storage(node, node.val), (), node, 0)
@@ -176,7 +175,7 @@ def _resized(recording: Recording, call: Write) -> Tracked | None:
     if list(target.shape) == size:
         return None
     tracked, node = recording.tracked(target), recording.node_of(target)
-    tracked.storage.metadata_mutations.append(recording.new_write())
+    recording.note_metadata_mutation(tracked.storage, recording.new_write())
     old, new = target.numel(), prod(size)
     recording.preserve_values(target)
     node = recording.node_of(target)
