@@ -95,11 +95,8 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
     has_grad_fn = at_exit.has_grad_fn or (at_exit.requires_grad and at_exit.raises_on_use)
     is_detached = captured_input.requires_grad and not captured_input.at_exit.requires_grad
     if has_grad_fn and is_detached and not captured.recorded.is_view_of_detached(value):
-        raise unsupported(
-            "input-view-before-detach",
-            captured.span_of(EventKind.DETACH, captured_input.argument),
-            input=captured_input.slot.name,
-        )
+        span = captured.span_of(EventKind.DETACH, captured_input.argument)
+        raise unsupported("view-before-detach", span)
     if at_exit.requires_grad and captured.recorded.events.has(EventKind.STORAGE_SWAP, at_exit.start):
         raise unsupported(
             "output-on-input-storage",

@@ -39,11 +39,6 @@ CASES = (
         "make the change on another view (`x = x.t()`), or return a clone",
     ),
     Case(
-        "input-view-before-detach",
-        "a view of `{input}` that is taken before `{input}` is detached in place",
-        "use `detach`, or take the view after that",
-    ),
-    Case(
         "output-on-input-storage",
         "an output with its own grad_fn that gets the storage of `{input}` (`set_`, `.data`)",
         "return a clone",

@@ -12,19 +12,6 @@ EXAMPLES: list[Example] = []
 shows = collector(EXAMPLES)
 
 
-@shows("input-view-before-detach")
-def view_of_a_leaf_that_stops_to_require_grad() -> None:
-    @aotlens.compile(options=EAGER)
-    def freeze(row: Tensor, x: Tensor) -> Tensor:
-        x.mul_(2)
-        tail = row[1:]
-        row.requires_grad_(False)
-        return tail
-
-    x = torch.ones(2, 3)
-    freeze(x[0].requires_grad_(), x)
-
-
 @shows("output-on-input-storage")
 def leaf_on_data_that_is_replaced() -> None:
     @aotlens.compile(options=EAGER)
