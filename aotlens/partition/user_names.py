@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from aotlens.capture.provenance.variables import bound_expressions, unpacked_expressions
+from aotlens.capture.provenance.variables import Target, assigned_expressions
 from aotlens.ir.program import Node, getitem
 from aotlens.joint.records import Joint
 from aotlens.model.report import Span
@@ -34,9 +34,12 @@ def _unpacked(node: Node) -> str | None:
     span = node.origin.location.innermost
     if node.op is not getitem or span is None:
         return None
-    names = unpacked_expressions(span.file).get(span, ())
+    assignment = assigned_expressions(span.file).get(span)
+    if assignment is None or assignment.target is not Target.NAMES:
+        return None
     values, index = node.args[0].val, node.args[1]
-    return names[index] if isinstance(values, list | tuple) and len(names) == len(values) else None
+    is_unpacked = isinstance(values, list | tuple) and len(assignment.names) == len(values)
+    return assignment.names[index].text if is_unpacked else None
 
 
 Bound = tuple[Span, str, int]
@@ -58,9 +61,9 @@ def _runs(nodes: Iterable[Node]) -> Iterator[tuple[str, list[tuple[Node, int]]]]
 
 def _assigned_names(node: Node) -> Iterator[Bound]:
     for depth, span in enumerate(node.origin.location.spans):
-        name = bound_expressions(span.file).get(span)
-        if name is not None:
-            yield span, name, depth
+        assignment = assigned_expressions(span.file).get(span)
+        if assignment is not None and assignment.target is Target.NAME:
+            yield span, assignment.names[0].text, depth
 
 
 def _result(nodes: list[tuple[Node, int]]) -> Node | None:

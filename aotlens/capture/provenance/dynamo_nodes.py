@@ -14,31 +14,22 @@ from aotlens.model.report import Span
 
 
 def spans_of_node(node: fx.Node) -> tuple[Span, ...]:
-    """Return the user's source spans of one node, innermost first."""
+    """Return the user's source spans of one node, innermost first; whole lines if Dynamo knows no columns."""
     exact = node.meta.get("aotlens_spans")
     if exact:
         return tuple(Span(*location) for location in exact if is_user_file(location[0]))
-    return tuple(reversed(_lines_of(node.meta.get("stack_trace") or "")))
+    lines = ((frame.filename, frame.lineno or 1) for frame in reversed(frames_of_node(node)))
+    return tuple(Span(file, line, 0, line, 0) for file, line in lines if is_user_file(file))
 
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)(?:, in (?P<name>.+))?', re.MULTILINE)
 
 
-def _lines_of(stack_trace: str) -> list[Span]:
-    """Return spans of whole lines, for graphs without exact positions."""
-    frames = ((frame.filename, frame.lineno or 1) for frame in _frames_of(stack_trace))
-    return [Span(file, line, 0, line, 0) for file, line in frames if is_user_file(file)]
-
-
 def frames_of_node(node: fx.Node) -> list[traceback.FrameSummary]:
     """Return Dynamo's frames when it created the node, outermost first."""
-    return _frames_of(node.meta.get("stack_trace") or "")
-
-
-def _frames_of(stack_trace: str) -> list[traceback.FrameSummary]:
     return [
         traceback.FrameSummary(match["file"], int(match["line"]), match["name"] or "", lookup_line=False)
-        for match in _FRAME.finditer(stack_trace)
+        for match in _FRAME.finditer(node.meta.get("stack_trace") or "")
     ]
 
 

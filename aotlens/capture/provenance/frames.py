@@ -1,11 +1,11 @@
 """Which stack frames belong to the user, and the user's names of Dynamo's resume functions."""
 
-import ast
 import linecache
 import os
 import re
 import sys
 import sysconfig
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType
@@ -124,34 +124,23 @@ def user_qualname(qualname: str, file: str) -> str:
     match = _RESUMED.search(qualname)
     if match is None:
         return qualname
-    line = int(match["line"])
-    enclosing = _definition_at(file, line)
-    known = enclosing if enclosing.rpartition(".")[2] == match["name"] else match["name"]
-    return f"{known}{AFTER}{line}"
+    name, line = match["name"], int(match["line"])
+    enclosing = [code for code in _code_objects(file) if code.co_name == name and _contains(code, line)]
+    return f"{enclosing[-1].co_qualname if enclosing else name}{AFTER}{line}"
 
 
-def _definition_at(file: str, line: int) -> str:
-    """Return the qualified name of the innermost definition around a line; empty if there is none."""
+def _code_objects(file: str) -> Iterator[CodeType]:
+    """Yield the code of a file and of all its functions and classes, outer ones first."""
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:  # a notebook cell, or a file that has changed
-        return ""
-    names: list[str] = []
-    body: list[ast.stmt] = tree.body
-    while body:
-        around = next((node for node in body if node.lineno <= line <= (node.end_lineno or 0)), None)
-        body = []
-        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.append(around.name)
-            body = around.body
-            if not isinstance(around, ast.ClassDef) and _holds_definition(body, line):
-                names.append("<locals>")
-        elif around is not None:
-            body = [node for node in ast.iter_child_nodes(around) if isinstance(node, ast.stmt)]
-    return ".".join(names)
+        waiting = [compile("".join(linecache.getlines(file)), file, "exec", dont_inherit=True)]
+    except (SyntaxError, ValueError):  # a notebook cell, or a file that has changed
+        return
+    while waiting:
+        code = waiting.pop()
+        yield code
+        waiting += (constant for constant in code.co_consts if isinstance(constant, CodeType))
 
 
-def _holds_definition(body: list[ast.stmt], line: int) -> bool:
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    inner = (node for statement in body for node in ast.walk(statement) if isinstance(node, kinds))
-    return any(node.lineno <= line <= (node.end_lineno or 0) for node in inner)
+def _contains(code: CodeType, line: int) -> bool:
+    lines = [number for _, _, number in code.co_lines() if number is not None]
+    return code.co_firstlineno <= line <= max(lines, default=0)
