@@ -5,7 +5,7 @@ Positions are plain numbers in elements: a symbolic size counts with its example
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import torch
@@ -191,9 +191,12 @@ def example_value(number: Any) -> Any:
 
 
 def dimension_order(tensor: Any) -> list[int]:
-    """Return the dimensions from the largest stride to the smallest; symbols have example values."""
-    strides = [example_value(stride) or 0 for stride in tensor.stride()]
-    return sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
+    """Return the dimensions from the largest stride to the smallest; symbols have example values.
+
+    A stride that only the data tell counts as the largest: it is a multiple of a data-dependent size.
+    """
+    strides = [example_value(stride) for stride in tensor.stride()]
+    return sorted(range(tensor.dim()), key=lambda dim: -inf if strides[dim] is None else -strides[dim])
 
 
 def storage_range_of(tensor: Any) -> StorageRange | None:

@@ -7,18 +7,20 @@ the offset that the graph returns.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.storage import Storage
+from aotlens.capture.storage import Storage, dimension_order
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput, is_dropout_disabled, is_random_op, op_name
 from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
 from aotlens.torch_api.modes import without_modes
 from aotlens.unsupported import unsupported, unsupported_as
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,19 @@ class FunctionalRandom:
         values, jump = source.operator(size, side.seed, side.offset, None, device, dtype)
         side.offset = side.offset + jump
         return values
+
+    def units_like(self, like: Any, dtype: torch.dtype) -> Any:
+        """Return numbers from [0, 1) in the sizes and layout of another tensor."""
+        order = dimension_order(like)  # in which a kernel numbers the elements
+        values = self.units([like.shape[dim] for dim in order], like.device, dtype)
+        if order == list(range(like.dim())):
+            return values
+        return values.permute([order.index(dim) for dim in range(like.dim())])
+
+    def untracked(self, make: Callable[[], T]) -> T:
+        """Return fake tensors that no node represents, for their metadata."""
+        with without_modes(), self._recording.fake_mode:
+            return make()
 
     def get_state(self, device: torch.device) -> Any:
         """Return the current state, in the bytes of the device's generator."""
@@ -150,9 +165,8 @@ class FunctionalRandom:
         return _GraphState((seed_node, offset_node), seed, offset)
 
     def _input(self, name: str) -> tuple[Node, Any]:
-        with without_modes(), self._recording.fake_mode:
-            value = torch.empty((), dtype=torch.int64)
-            alias = value.detach()
+        value = self.untracked(lambda: torch.empty((), dtype=torch.int64))
+        alias = self.untracked(value.detach)
         origin = Origin(
             NO_ORIGIN, "", self._recording.in_backward, "capture", "the random generator's state at the start"
         )

@@ -12,28 +12,54 @@ no rule and is unsupported.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from aotlens.capture.operators import Decompositions, aten
 from aotlens.capture.rng.philox import FunctionalRandom, is_functional
-from aotlens.capture.storage import dimension_order
 
 EXACT_INTEGERS = 2**53
 """The largest range of which a float64 from [0, 1) reaches every integer."""
 
-
-def _device(device: Any) -> torch.device:
-    """Return the device that a factory's argument denotes."""
-    resolved = torch.device(device) if device is not None else torch.get_default_device()
-    if resolved.index is None and resolved.type == "cuda":
-        return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_initialized() else 0)
-    return resolved
+Units = Callable[[torch.dtype], Any]
+"""Returns numbers from [0, 1) of a dtype, in the sizes and the layout of the operator's result."""
+Result = tuple[torch.Tensor, Sequence[Any]]
+"""A fake tensor with the metadata of the operator's result, and the parameters of the distribution."""
 
 
-def _is_supported(device: torch.device, generator: Any = None) -> bool:
-    return generator is None and is_functional(device)
+def _sized(args: Sequence[Any], options: dict[str, Any], dtype: torch.dtype | None = None) -> Result:
+    """Describe the result of a factory, whose last positional argument is the size."""
+    *parameters, size = args
+    like = torch.empty(size, dtype=options.get("dtype") or dtype, device=options.get("device"))
+    return like, parameters
+
+
+_sized_integers = partial(_sized, dtype=torch.int64)
+
+
+def _sized_permutation(args: Sequence[Any], options: dict[str, Any]) -> Result:
+    """Describe the result of `randperm`, which takes a count."""
+    return _sized_integers([list(args)], options)
+
+
+def _alike(args: Sequence[Any], options: dict[str, Any]) -> Result:
+    """Describe the result of a `_like` operator."""
+    names = ("dtype", "device", "memory_format")
+    known = {name: options[name] for name in names if name in options}
+    return torch.empty_like(args[0], **known), args[1:]
+
+
+def _in_place(args: Sequence[Any], options: dict[str, Any]) -> Result:
+    """Describe the result of an operator that has the sizes and the dtype of its first argument."""
+    return args[0], args[1:]
+
+
+def _broadcast(args: Sequence[Any], options: dict[str, Any]) -> Result:
+    """Describe the result of `normal` with a tensor as mean, deviation, or both."""
+    mean, std = (*args, 1.0)[:2]
+    return mean + torch.zeros_like(std) if isinstance(std, torch.Tensor) else mean, (mean, std)
 
 
 def _compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -41,198 +67,109 @@ def _compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
-def _units_like(random: FunctionalRandom, like: Any, dtype: torch.dtype) -> Any:
-    """Return numbers from [0, 1) in the layout of another tensor."""
-    order = dimension_order(like)  # in which a kernel numbers the elements
-    values = random.units([like.shape[dim] for dim in order], like.device, dtype)
-    if order == list(range(like.dim())):
-        return values
-    return values.permute([order.index(dim) for dim in range(like.dim())])
+def _units(units: Units, like: Any) -> Any:
+    return units(like.dtype)
 
 
-def _normals(units: Callable[[], Any]) -> Any:
+def _standard_normal(units: Units, like: Any) -> Any:
+    return _normals(units, like).to(like.dtype)
+
+
+def _normal(units: Units, like: Any, mean: Any = 0.0, std: Any = 1.0) -> Any:
+    return (_normals(units, like) * std + mean).to(like.dtype)
+
+
+def _normals(units: Units, like: Any) -> Any:
     """Return standard normal numbers by the Box-Muller method (1958)."""
-    radius = (-2 * torch.log1p(-units())).sqrt()
-    return radius * torch.cos(2 * math.pi * units())
+    dtype = _compute_dtype(like.dtype)
+    radius = (-2 * torch.log1p(-units(dtype))).sqrt()
+    return radius * torch.cos(2 * math.pi * units(dtype))
 
 
-def _empty_like(value: Any, options: dict[str, Any]) -> Any:
-    """Return an empty tensor with the sizes, layout, dtype and device of a `_like` operator's result."""
-    names = ("dtype", "device", "memory_format")
-    return torch.empty_like(value, **{name: options[name] for name in names if name in options})
-
-
-def _device_and_dtype(options: dict[str, Any]) -> tuple[torch.device, torch.dtype] | None:
-    """Return device and dtype of a factory's result; None if no rule applies."""
-    device, dtype = _device(options.get("device")), options.get("dtype") or torch.get_default_dtype()
-    known = _is_supported(device, options.get("generator")) and dtype.is_floating_point
-    return (device, dtype) if known else None
-
-
-def rand(random: FunctionalRandom, size: Any, **options: Any) -> Any:
-    kind = _device_and_dtype(options)
-    return NotImplemented if kind is None else random.units(size, *kind)
-
-
-def rand_like(random: FunctionalRandom, value: Any, **options: Any) -> Any:
-    like = _empty_like(value, options)
-    if not _is_supported(like.device, options.get("generator")) or not like.dtype.is_floating_point:
-        return NotImplemented
-    return _units_like(random, like, like.dtype)
-
-
-def randn(random: FunctionalRandom, size: Any, **options: Any) -> Any:
-    kind = _device_and_dtype(options)
-    if kind is None:
-        return NotImplemented
-    device, dtype = kind
-    return _normals(lambda: random.units(size, device, _compute_dtype(dtype))).to(dtype)
-
-
-def randn_like(random: FunctionalRandom, value: Any, **options: Any) -> Any:
-    return normal(random, _empty_like(value, options), generator=options.get("generator"))
-
-
-def normal(
-    random: FunctionalRandom, value: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None
-) -> Any:
-    if not _is_supported(value.device, generator) or not value.dtype.is_floating_point:
-        return NotImplemented
-    made = _normals(lambda: _units_like(random, value, _compute_dtype(value.dtype)))
-    return (made * std + mean).to(value.dtype)
-
-
-def normal_around(random: FunctionalRandom, mean: Any, std: Any = 1.0, *, generator: Any = None) -> Any:
-    """Compute `normal` with a tensor as mean, deviation, or both."""
-    value = mean + torch.zeros_like(std) if isinstance(std, torch.Tensor) else mean
-    return normal(random, value, mean, std, generator=generator)
-
-
-def normal_of_size(
-    random: FunctionalRandom, mean: float, std: float, size: Any, *, generator: Any = None, **rest: Any
-) -> Any:
-    made = randn(random, size, generator=generator, **rest)
-    return made if made is NotImplemented else made * std + mean
-
-
-def uniform(
-    random: FunctionalRandom, value: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None
-) -> Any:
-    if not _is_supported(value.device, generator) or not value.dtype.is_floating_point:
-        return NotImplemented
-    units = _units_like(random, value, _compute_dtype(value.dtype))
-    if (low, high) == (0.0, 1.0) and units.dtype is value.dtype:
-        return units
-    made = (units * (high - low) + low).to(value.dtype)
+def _uniform(units: Units, like: Any, low: float = 0.0, high: float = 1.0) -> Any:
+    values = units(_compute_dtype(like.dtype))
+    if (low, high) == (0.0, 1.0) and values.dtype is like.dtype:
+        return values
+    made = (values * (high - low) + low).to(like.dtype)
     return torch.where(made == high, low, made)  # rounding must not reach the upper bound
 
 
-def bernoulli(random: FunctionalRandom, value: Any, *, generator: Any = None) -> Any:
-    """Return ones with the probability in each element."""
-    if not _is_supported(value.device, generator):
-        return NotImplemented
-    return (_units_like(random, value, _compute_dtype(value.dtype)) < value).to(value.dtype)
+def _bernoulli(units: Units, like: Any, p: Any = None) -> Any:
+    """Return ones with a probability: `p`, or that in each element."""
+    return (units(_compute_dtype(like.dtype)) < (like if p is None else p)).to(like.dtype)
 
 
-def bernoulli_with_p(random: FunctionalRandom, value: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
-    if not _is_supported(value.device, generator):
-        return NotImplemented
-    return (_units_like(random, value, _compute_dtype(value.dtype)) < p).to(value.dtype)
-
-
-def dropout(random: FunctionalRandom, value: Any, p: float, train: bool | None) -> Any:
-    if not _is_supported(value.device):
-        return NotImplemented
+def _dropout(units: Units, value: Any, p: float, train: bool | None) -> Any:
     if train is False or p == 0:
         return value, torch.ones_like(value, dtype=torch.bool)
     if p == 1:
         return torch.zeros_like(value), torch.zeros_like(value, dtype=torch.bool)
-    mask = _units_like(random, value, torch.float32) < 1 - p
+    mask = units(torch.float32) < 1 - p
     return value * mask * (1 / (1 - p)), mask
 
 
-def exponential(random: FunctionalRandom, value: Any, rate: float = 1.0, *, generator: Any = None) -> Any:
-    if not _is_supported(value.device, generator) or not value.dtype.is_floating_point:
+def _exponential(units: Units, like: Any, rate: float = 1.0) -> Any:
+    values = units(_compute_dtype(like.dtype))
+    half = torch.finfo(values.dtype).eps / 2
+    at_one = (values == 0) | (values >= 1 - half)  # the kernel uses (0, 1]: its 1 is our 0
+    return (torch.where(at_one, -half, torch.where(at_one, 1.0, values).log()) * (-1 / rate)).to(like.dtype)
+
+
+def _integers(units: Units, like: Any, *bounds: Any) -> Any:
+    """Return integers up to `high`, or from `low` to `high`; without bounds the dtype sets the range."""
+    if not bounds or bounds[-1] is None:
         return NotImplemented
-    units = _units_like(random, value, _compute_dtype(value.dtype))
-    half = torch.finfo(units.dtype).eps / 2
-    at_one = (units == 0) | (units >= 1 - half)  # the kernel uses (0, 1]: its 1 is our 0
-    return (torch.where(at_one, -half, torch.where(at_one, 1.0, units).log()) * (-1 / rate)).to(value.dtype)
-
-
-def _integers(low: Any, high: Any, units: Callable[[], Any], dtype: torch.dtype) -> Any:
+    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
     if isinstance(low, int) and isinstance(high, int) and high - low > EXACT_INTEGERS:
         return NotImplemented
-    return ((units() * (high - low)).floor() + low).to(dtype)
+    return ((units(torch.float64) * (high - low)).floor() + low).to(like.dtype)
 
 
-def randint(random: FunctionalRandom, *bounds_and_size: Any, **options: Any) -> Any:
-    """Compute `randint` for `(high, size)` or `(low, high, size)`."""
-    *bounds, size = bounds_and_size
-    device = _device(options.get("device"))
-    if not _is_supported(device, options.get("generator")):
-        return NotImplemented
-    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
-    units = lambda: random.units(size, device, torch.float64)
-    return _integers(low, high, units, options.get("dtype") or torch.int64)
+def _permutation(units: Units, like: Any) -> Any:
+    return units(torch.float64).argsort().to(like.dtype)
 
 
-def randint_like(random: FunctionalRandom, value: Any, *bounds: Any, **options: Any) -> Any:
-    """Compute `randint_like`; bounds are `high`, or `low` and `high`."""
-    like = _empty_like(value, options)
-    if not _is_supported(like.device, options.get("generator")):
-        return NotImplemented
-    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
-    return _integers(low, high, lambda: _units_like(random, like, torch.float64), like.dtype)
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One random operator."""
 
+    values: Callable[..., Any]
+    """Takes units, a tensor like the result, and the parameters; returns the result."""
+    result: Callable[[Sequence[Any], dict[str, Any]], Result]
+    floating: bool = True
+    """Whether the result must be a floating-point tensor."""
 
-def random_integers(random: FunctionalRandom, value: Any, *bounds: Any, generator: Any = None) -> Any:
-    """Compute `random_` with an upper bound, or with both."""
-    if not bounds or bounds[-1] is None or not _is_supported(value.device, generator):
-        return NotImplemented
-    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
-    return _integers(low, high, lambda: _units_like(random, value, torch.float64), value.dtype)
-
-
-def randperm(random: FunctionalRandom, count: Any, **options: Any) -> Any:
-    device = _device(options.get("device"))
-    if not _is_supported(device, options.get("generator")):
-        return NotImplemented
-    return random.units([count], device, torch.float64).argsort().to(options.get("dtype") or torch.int64)
-
-
-Rule = Callable[..., Any]
 
 RANDOM_OP_RULES: dict[Any, Rule] = {
-    aten.rand.default: rand,
-    aten.rand.generator: rand,
-    aten.rand_like.default: rand_like,
-    aten.rand_like.generator: rand_like,
-    aten.randn.default: randn,
-    aten.randn.generator: randn,
-    aten.randn_like.default: randn_like,
-    aten.randn_like.generator: randn_like,
-    aten.normal_functional.default: normal,
-    aten.normal.Tensor_float: normal_around,
-    aten.normal.Tensor_Tensor: normal_around,
-    aten.normal.float_Tensor: normal_around,
-    aten.normal.float_float: normal_of_size,
-    aten.uniform.default: uniform,
-    aten.bernoulli.default: bernoulli,
-    aten.bernoulli.p: bernoulli_with_p,
-    aten.bernoulli.Tensor: bernoulli_with_p,
-    aten.native_dropout.default: dropout,
-    aten.exponential.default: exponential,
-    aten.randint.default: randint,
-    aten.randint.generator: randint,
-    aten.randint.low: randint,
-    aten.randint.low_generator: randint,
-    aten.randint_like.default: randint_like,
-    aten.randint_like.low_dtype: randint_like,
-    getattr(aten.random, "from"): random_integers,
-    aten.random.to: random_integers,
-    aten.randperm.default: randperm,
-    aten.randperm.generator: randperm,
+    aten.rand.default: Rule(_units, _sized),
+    aten.rand.generator: Rule(_units, _sized),
+    aten.rand_like.default: Rule(_units, _alike),
+    aten.rand_like.generator: Rule(_units, _alike),
+    aten.randn.default: Rule(_standard_normal, _sized),
+    aten.randn.generator: Rule(_standard_normal, _sized),
+    aten.randn_like.default: Rule(_standard_normal, _alike),
+    aten.randn_like.generator: Rule(_standard_normal, _alike),
+    aten.normal_functional.default: Rule(_normal, _in_place),
+    aten.normal.Tensor_float: Rule(_normal, _broadcast),
+    aten.normal.Tensor_Tensor: Rule(_normal, _broadcast),
+    aten.normal.float_Tensor: Rule(_normal, _broadcast),
+    aten.normal.float_float: Rule(_normal, _sized),
+    aten.uniform.default: Rule(_uniform, _in_place),
+    aten.bernoulli.default: Rule(_bernoulli, _in_place, floating=False),
+    aten.bernoulli.p: Rule(_bernoulli, _in_place, floating=False),
+    aten.bernoulli.Tensor: Rule(_bernoulli, _in_place, floating=False),
+    aten.native_dropout.default: Rule(_dropout, _in_place, floating=False),
+    aten.exponential.default: Rule(_exponential, _in_place),
+    aten.randint.default: Rule(_integers, _sized_integers, floating=False),
+    aten.randint.generator: Rule(_integers, _sized_integers, floating=False),
+    aten.randint.low: Rule(_integers, _sized_integers, floating=False),
+    aten.randint.low_generator: Rule(_integers, _sized_integers, floating=False),
+    aten.randint_like.default: Rule(_integers, _alike, floating=False),
+    aten.randint_like.low_dtype: Rule(_integers, _alike, floating=False),
+    getattr(aten.random, "from"): Rule(_integers, _in_place, floating=False),
+    aten.random.to: Rule(_integers, _in_place, floating=False),
+    aten.randperm.default: Rule(_permutation, _sized_permutation, floating=False),
+    aten.randperm.generator: Rule(_permutation, _sized_permutation, floating=False),
 }
 """One row per overload."""
 
@@ -243,16 +180,21 @@ class RandomRule:
 
     rule: Rule
     fallback: Callable[..., Any] | None
-    """The decomposition if the rule returns NotImplemented."""
+    """The decomposition if the rule does not apply."""
 
     def run(self, random: FunctionalRandom, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        result = self.rule(random, *args, **kwargs)
-        if result is NotImplemented and self.fallback is not None:
-            return self.fallback(*args, **kwargs)
-        return result
+        like, parameters = random.untracked(lambda: self.rule.result(args, kwargs))
+        result = NotImplemented
+        if self._applies(like, kwargs.get("generator")):
+            result = self.rule.values(partial(random.units_like, like), like, *parameters)
+        return self(*args, **kwargs) if result is NotImplemented else result
+
+    def _applies(self, like: Any, generator: Any) -> bool:
+        is_known = like.dtype.is_floating_point or not self.rule.floating
+        return generator is None and is_functional(like.device) and is_known
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run without a recording, which has no RNG state."""
+        """Run without the rule, or without a recording, which has no RNG state."""
         return NotImplemented if self.fallback is None else self.fallback(*args, **kwargs)
 
 
@@ -266,7 +208,9 @@ def with_random_rules(decompositions: Decompositions) -> Decompositions:
     return {**decompositions, **rules}
 
 
-def apply_rule(rule: Rule, random: FunctionalRandom, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def apply_rule(
+    rule: Callable[..., Any], random: FunctionalRandom, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
     """Return a decomposition's result for one call."""
     if isinstance(rule, RandomRule):
         return rule.run(random, args, kwargs)

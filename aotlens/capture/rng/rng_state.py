@@ -11,10 +11,8 @@ import torch
 
 from aotlens.capture.graph import Recording
 from aotlens.capture.rng.philox import FunctionalRandom
-from aotlens.capture.storage import Storage
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
-from aotlens.torch_api.modes import without_modes
 from aotlens.unsupported import unsupported
 
 
@@ -30,49 +28,33 @@ class RecordedRngState:
 
     def get_state(self) -> Any:
         """Return the current state as a tensor of the graph."""
-        with self._recording.fake_mode:
-            state = torch.empty(torch.default_generator.get_state().numel(), dtype=torch.uint8)
-        node = self._recording.add_node(
-            torch.random.get_rng_state, (), {}, state, self._origin("get_rng_state")
-        )
-        self._recording.track(state, Storage(node, state))
-        self._recording.add_call((torch.random.get_rng_state, (), {}, state, node.origin))
-        return state
+        state = self._fake_state(torch.default_generator.get_state().numel())
+        return self._add(torch.random.get_rng_state, (), state, self._origin("get_rng_state"))
 
     def set_state(self, state: Any) -> None:
-        origin = self._origin("set_rng_state", effect=True)
-        self._recording.add_node(
-            torch.random.set_rng_state, (self._recording.node_of(state),), {}, None, origin
-        )
-        self._recording.add_call((torch.random.set_rng_state, (state,), {}, None, origin))
+        self._add(torch.random.set_rng_state, (state,), None, self._origin("set_rng_state", effect=True))
 
     def manual_seed(self, seed: int) -> torch.Generator:
-        origin = self._origin("manual_seed", effect=True)
-        self._recording.add_node(torch.random.manual_seed, (seed,), {}, None, origin)
-        self._recording.add_call((torch.random.manual_seed, (seed,), {}, None, origin))
+        self._add(torch.random.manual_seed, (seed,), None, self._origin("manual_seed", effect=True))
         return torch.default_generator
 
     def get_device_state(self, device: Any = "cuda") -> Any:
         """Record `torch.cuda.get_rng_state` as a value of the graph."""
         call, origin = torch.cuda.random.get_rng_state, self._origin("cuda.get_rng_state")
-        if self.is_functional:
-            with self._recording.inside_operator(origin):
-                state = self.functional.get_state(self._device(device))
-        else:
-            with without_modes(), self._recording.fake_mode:
-                state = torch.empty(2 * torch.int64.itemsize, dtype=torch.uint8)
-            node = self._recording.add_node(call, (device,), {}, state, origin)
-            self._recording.track(state, Storage(node, state))
+        if not self.is_functional:
+            return self._add(call, (device,), self._fake_state(2 * torch.int64.itemsize), origin)
+        with self._recording.inside_operator(origin):
+            state = self.functional.get_state(self._device(device))
         self._recording.add_call((call, (device,), {}, state, origin))
         return state
 
     def set_device_state(self, state: Any, device: Any = "cuda") -> None:
-        call, origin = torch.cuda.random.set_rng_state, self._origin("cuda.set_rng_state")
-        if self.is_functional:
-            self._set_device_state(state, self._device(device), origin)
-        else:
-            args = (self._recording.node_of(state), device)
-            self._recording.add_node(call, args, {}, None, replace(origin, effect=True))
+        call, op = torch.cuda.random.set_rng_state, "cuda.set_rng_state"
+        if not self.is_functional:
+            self._add(call, (state, device), None, self._origin(op, effect=True))
+            return
+        origin = self._origin(op)
+        self._set_device_state(state, self._device(device), origin)
         self._recording.add_call((call, (state, device), {}, None, origin))
 
     def seed_devices(self, seed: int) -> None:
@@ -80,11 +62,20 @@ class RecordedRngState:
         call, origin = torch.cuda.random.manual_seed_all, self._origin("cuda.manual_seed_all", effect=True)
         if self.is_functional:
             self.functional.when_device_is_known(lambda device: self._seed_device(seed, device, origin))
+            self._recording.add_call((call, (seed,), {}, None, origin))
         elif torch.cuda.is_available():
-            self._recording.add_node(call, (seed,), {}, None, origin)
-        else:
-            return
-        self._recording.add_call((call, (seed,), {}, None, origin))
+            self._add(call, (seed,), None, origin)
+
+    def _add(self, call: Any, args: tuple[Any, ...], result: Any, origin: Origin) -> Any:
+        """Record one call as a node; return its result."""
+        recording = self._recording
+        node = recording.add_node(call, tuple(map(recording.argument, args)), {}, result, origin)
+        recording.track_results(node, result)
+        recording.add_call((call, args, {}, result, origin))
+        return result
+
+    def _fake_state(self, size: int) -> Any:
+        return self.functional.untracked(lambda: torch.empty(size, dtype=torch.uint8))
 
     def _seed_device(self, seed: int, device: torch.device, origin: Origin) -> None:
         with self._recording.inside_operator(origin):
