@@ -135,8 +135,8 @@ class Compiled:
             if entry is not None and cacheable:
                 entry.put_target(target)
         timings = {name: round(elapsed, 3) for name, elapsed in self.timings_ms.items()}
-        reuse = entry.reuse() if entry is not None else None
-        return replace(target, timings_ms=timings, reuse=reuse, graph=self.subject.graph)
+        answer = entry.answer() if entry is not None else None
+        return replace(target, timings_ms=timings, cache_answer=answer, graph=self.subject.graph)
 
     def answers(self, what_if: tuple[str, ...]) -> "Target":
         """Build a record with the answers to what-ifs, and of the rest only what identifies the capture.

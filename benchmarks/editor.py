@@ -187,7 +187,7 @@ def traced(client: StrictClient, uri: str, name: str | None, what: str) -> tuple
 
 
 def hover_during_real_trace() -> Row:
-    """Measure hovers on an example's report while the example is traced again."""
+    """Measure hovers on an example's report while the example is retraced."""
     with Process(*REAL) as process:
         client = process.client
         client.initialize(ROOT)

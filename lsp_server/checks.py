@@ -32,7 +32,7 @@ def why_not_run(server: Server, path: str | None, uri: str) -> str:
 
 def not_run(server: Server, message: str) -> Result:
     server.say(message, types.MessageType.Warning)
-    return {"failure": "refused", "message": message}
+    return {"failure": "not-run", "message": message}
 
 
 def failed(server: Server, failure: Failure, asked: bool = True) -> Result:

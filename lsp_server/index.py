@@ -14,11 +14,11 @@ from aotlens.model.report import (
     Diagnostic,
     Input,
     Kernel,
-    Left,
     Output,
     RecomputedValue,
     Report,
     SavedValue,
+    SideEffect,
     Site,
     Span,
     StageNode,
@@ -59,7 +59,7 @@ class Spot:
     """The inputs that this expression mutates."""
     outputs: list[Output] = field(default_factory=list)
     """The outputs that this expression returns."""
-    left: list[Left] = field(default_factory=list)
+    side_effects: list[SideEffect] = field(default_factory=list)
     """The side effects of this expression on objects outside of the function."""
     steps: list[WrapperStep] = field(default_factory=list)
     """The wrapper steps that this expression causes."""
@@ -253,8 +253,8 @@ def _wrapper_facts(target: Target) -> Iterator[Fact]:
         yield from ((site.span, "inputs", (row, site)) for site in row.sites)
     for output in target.outputs:
         yield from ((site.span, "outputs", output) for site in output.sites)
-    for effect in target.left:
-        yield from ((site.span, "left", effect) for site in effect.sites)
+    for effect in target.side_effects:
+        yield from ((site.span, "side_effects", effect) for site in effect.sites)
     for step in applied_steps(target):
         yield from ((site.span, "steps", step) for site in step.sites)
 

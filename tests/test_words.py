@@ -1,7 +1,7 @@
 """User-visible text and file names use PyTorch's terms: words of our former private language fail here.
 
-Checked are documents, the catalogue, the help of every command, and string constants of the packages that
-speak to users.  A pattern is precise enough to have no false positives; an exception names its reason.
+Checked are documents, the catalogue, the help of every command, and each line and string constant of the
+sources.  A pattern is precise enough to have no false positives; an exception names its reason.
 """
 
 import ast
@@ -19,19 +19,22 @@ ROOT = Path(__file__).parent.parent
 QUOTING = {"real-programs.md"}
 """Not checked: it quotes what programs and older runs printed."""
 DOCUMENTS = (
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted(ROOT.glob("*.md")),
     *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name not in QUOTING),
+    *(ROOT / folder / "README.md" for folder in ("aotlens", "benchmarks", "corpus", "editors/vscode")),
 )
-SPEAKING = (
-    *(
-        f"aotlens/{name}"
-        for name in ("analysis", "build", "check", "cli", "compare", "diagnostics", "dynamo")
-    ),
-    *(f"aotlens/{name}" for name in ("fit", "joint", "partition", "render", "runtime", "view")),
-    "lsp_server",
-    "tui",
+PACKAGES = (
+    *sorted(str(path.parent.relative_to(ROOT)) for path in (ROOT / "aotlens").glob("*/__init__.py")),
+    *("lsp_server", "tui", "scripts", "benchmarks", "corpus"),
 )
-"""Packages whose string constants reach users: messages, reasons, steps, labels, help."""
+OTHER_SOURCES = (
+    "pyproject.toml",
+    "docs/report.schema.json",
+    "editors/vscode/package.json",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "aotlens").glob("*.py")),
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "aotlens/render/html").glob("*.js")),
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "editors/vscode/src").glob("*.ts")),
+)
 
 OUTPUT = re.compile(r"<!-- output.*?<!-- /output -->|^```.*?^```", re.DOTALL | re.MULTILINE)
 """Blocks of documents that commands print; their words are checked where the code holds them."""
@@ -57,7 +60,11 @@ WORDS = (
     Word(r"\bpretend(s|ed|ing)?\b", "emulate"),
     Word(r"\bstand-ins?\b", "fake tensor"),
     Word(r"\bautograd(?:'s)? history\b|\b(its|own|their|a) histor(y|ies)\b", "autograd graph, grad_fn"),
-    Word(r"\b(a|the) second draw\b|\bdraws? (random|again)\b|\bdrawn? a second time\b", "random numbers"),
+    Word(
+        r"\b(a|the) second draw\b|\bdraw(s|n)? (random|again)\b|\bdrawn? a second time\b"
+        r"|\bdraws? (a seed|from)\b|\bnumbers that (are|were) drawn\b",
+        "random numbers",
+    ),
     Word(r"\bgradients? (that|which) (do not )?arrives?\b|\barriving gradient\b", "tangent"),
     Word(r"\b(could|can) be spared\b|\bto spare\b", "free, save memory"),
     Word(r"\bwhy they are apart\b|\bkernels? (is|are) apart\b|\bapart from others\b", "not fused"),
@@ -107,6 +114,12 @@ def visible_strings(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+def texts_of(source: str) -> Iterator[tuple[int, str]]:
+    """Lines of a module, comments and docstrings included, then its strings, which may span lines."""
+    yield from enumerate(source.splitlines(), 1)
+    yield from visible_strings(source)
+
+
 @cache
 def modules(folder: str) -> tuple[Path, ...]:
     return tuple(sorted((ROOT / folder).rglob("*.py")))
@@ -117,15 +130,20 @@ def test_documents(document: str) -> None:
     assert violations(OUTPUT.sub("", (ROOT / document).read_text())) == []
 
 
-@pytest.mark.parametrize("folder", SPEAKING)
-def test_strings(folder: str) -> None:
-    found = [
+@pytest.mark.parametrize("folder", PACKAGES)
+def test_packages(folder: str) -> None:
+    problems = {
         f"{path.relative_to(ROOT)}:{line}: {problem}"
         for path in modules(folder)
-        for line, text in visible_strings(path.read_text())
+        for line, text in texts_of(path.read_text())
         for problem in violations(text)
-    ]
-    assert found == []
+    }
+    assert problems == set()
+
+
+@pytest.mark.parametrize("file", OTHER_SOURCES)
+def test_other_sources(file: str) -> None:
+    assert violations((ROOT / file).read_text()) == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)

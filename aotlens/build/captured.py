@@ -174,12 +174,12 @@ class CallWriter:
         for index, (call, value) in enumerate(zip(calls, values, strict=True)):
             if index not in unread:
                 self._add(call, value)
-        twins = {
+        counterparts = {
             id(calls[index].origin): calls[first_index].origin
             for index, first_index in unread.items()
             if first_index is not None
         }
-        return CapturedProgram(self._program(name), self._origins, twins)
+        return CapturedProgram(self._program(name), self._origins, counterparts)
 
     def _add_captured_input(self, captured_input: CapturedInput) -> None:
         if captured_input.duplicate_of is None and captured_input.is_tensor:

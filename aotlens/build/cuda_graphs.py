@@ -225,7 +225,7 @@ class _Finder:
             (name in HOST_READS, "host_read"),
             (name in HOST_CHECKS, "host_check"),
             (name in WAITING, "waiting_kernel"),
-            (name in REFUSED or torch.Tag.cudagraph_unsafe in tags, "refused_operator"),
+            (name in REFUSED or torch.Tag.cudagraph_unsafe in tags, "unsupported_operator"),
             (name in MASK_WRITES and _writes_by_mask(node), "mask_write"),
             (brings_number, "data_size"),
             (any(tensor.layout is not torch.strided for tensor in _tensors(node)), "sparse"),

@@ -8,24 +8,24 @@ from aotlens.capture.records import Captured
 from aotlens.model import report as rows
 from aotlens.model.report import Span
 from aotlens.model.spans import site_at
-from aotlens.model.target_facts import Leaving
+from aotlens.model.target_facts import SideEffectHandling
 
-REASONS: dict[Leaving, str] = {
+REASONS: dict[SideEffectHandling, str] = {
     "bound": "each call binds it to the new value",
     "set": "each call sets it to the new value",
 }
 
 
-def build_side_effects(captured: Captured) -> tuple[rows.Left, ...]:
+def build_side_effects(captured: Captured) -> tuple[rows.SideEffect, ...]:
     """Return one row for each side effect."""
     structure, codes = captured.structure, captured.reachable.codes
-    effects: list[tuple[str, Leaving, Span | None]] = [
+    effects: list[tuple[str, SideEffectHandling, Span | None]] = [
         (item.user_name, "set" if item.is_item else "bound", item.span) for item in structure.rebindings
     ]
     effects += [(fqn, "bound", write_span(codes, fqn.rsplit(".", 1)[-1])) for fqn in structure.rebound]
     first = first_side_effect(captured)
     return tuple(
-        rows.Left(name, handling, (index,), REASONS[handling], _sites(span or captured.subject.span))
+        rows.SideEffect(name, handling, (index,), REASONS[handling], _sites(span or captured.subject.span))
         for index, (name, handling, span) in enumerate(effects, first)
     )
 

@@ -12,7 +12,7 @@ import torch
 from aotlens.capture.operators import aten
 from aotlens.ir.program import Node
 from aotlens.ir.tensor_text import short_dtype
-from aotlens.model.report import Partition, SavedValue, Spare
+from aotlens.model.report import Partition, SavedValue, Saving
 from aotlens.partition.dead_values import SAME_GRADIENTS, DeadValueCheck, statically_dead
 from aotlens.partition.records import Partitioned
 from aotlens.partition.storages import node_bytes
@@ -22,7 +22,9 @@ RANDOM_MASKS = frozenset({aten.bernoulli.p, aten.bernoulli.default, aten.bernoul
 CASTS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.default})
 
 
-def with_spares(partition: Partition, parts: Partitioned, checked: DeadValueCheck | None = None) -> Partition:
+def with_savings(
+    partition: Partition, parts: Partitioned, checked: DeadValueCheck | None = None
+) -> Partition:
     """Return the same rows, each with its possible saving; `checked` is the result of replacing values.
 
     A value packed by a hook has the form that the user chose.
@@ -30,7 +32,7 @@ def with_spares(partition: Partition, parts: Partitioned, checked: DeadValueChec
     nodes = {value.node.name: value.node for value in parts.saved if value.packs is None}
     finder = _Finder(parts, checked)
     rows = tuple(
-        replace(row, spare=finder.spare(row, nodes[row.node])) if row.bytes and row.node in nodes else row
+        replace(row, saving=finder.saving(row, nodes[row.node])) if row.bytes and row.node in nodes else row
         for row in partition.saved
     )
     return replace(partition, saved=rows)
@@ -53,8 +55,8 @@ class _Finder:
             if node.op in CASTS:
                 self._casts.setdefault(id(node.args[0]), []).append(node)
 
-    def spare(self, row: SavedValue, node: Node) -> Spare | None:
-        checks: tuple[Callable[[SavedValue, Node], Spare | None], ...] = (
+    def saving(self, row: SavedValue, node: Node) -> Saving | None:
+        checks: tuple[Callable[[SavedValue, Node], Saving | None], ...] = (
             self._as_dead,
             self._as_mask,
             self._as_copy,
@@ -62,20 +64,20 @@ class _Finder:
         )
         return next((form for check in checks if (form := check(row, node)) is not None), None)
 
-    def _as_dead(self, row: SavedValue, node: Node) -> Spare | None:
+    def _as_dead(self, row: SavedValue, node: Node) -> Saving | None:
         reason, numbers = self._dead.get(id(node)), self._few.range_of(node)
         unknown = any(self._few.range_of(source) is None for source in node.inputs())
         if numbers is not None and len(numbers) == 1 and unknown:
             reason = f"it is always {next(iter(numbers)):g}"
-        return Spare("dead", row.bytes, reason) if reason is not None else None
+        return Saving("dead", row.bytes, reason) if reason is not None else None
 
-    def _as_mask(self, row: SavedValue, node: Node) -> Spare | None:
+    def _as_mask(self, row: SavedValue, node: Node) -> Saving | None:
         numbers, width = self._few.range_of(node), node.val.element_size()
         if numbers is None or len(numbers) != 2 or width == 1 or self._is_from_random_mask(node):
             return None
         shown = " and ".join(f"{number:g}" for number in sorted(numbers))
         reason = f"its only values are {shown}, so a boolean mask with one byte per element is enough"
-        return Spare("mask", row.bytes - row.bytes // width, reason)
+        return Saving("mask", row.bytes - row.bytes // width, reason)
 
     def _is_from_random_mask(self, node: Node) -> bool:
         """Return True if it is computed from a random mask, whose boolean form the engine has."""
@@ -85,15 +87,15 @@ class _Finder:
             for source in node.inputs()
         )
 
-    def _as_copy(self, row: SavedValue, node: Node) -> Spare | None:
+    def _as_copy(self, row: SavedValue, node: Node) -> Saving | None:
         """Kept in both precisions."""
         for cast in self._casts.get(id(node), ()):
             if self._saved.get(id(cast)) and cast.val.is_floating_point() and _is_narrower(cast, node):
                 reason = f"its {short_dtype(cast.val.dtype)} copy is saved as well"
-                return Spare("copy", self._saved[id(cast)], reason, cast.origin.location.innermost)
+                return Saving("copy", self._saved[id(cast)], reason, cast.origin.location.innermost)
         return None
 
-    def _as_widened(self, row: SavedValue, node: Node) -> Spare | None:
+    def _as_widened(self, row: SavedValue, node: Node) -> Saving | None:
         """Return the saving of a value that is wider than all of its inputs."""
         cause = None if self._one_precision else self.widened(node)
         if cause is None:
@@ -103,8 +105,8 @@ class _Finder:
         others = [source for source in cause.inputs() if not _is_narrower(source, cause)]
         by = f" together with a value of dtype {after}" if others and cause.op not in CASTS else ""
         reason = f"it is computed from {before} and converted to {after}{by}"
-        spared = row.bytes - row.bytes * narrow.val.element_size() // node.val.element_size()
-        return Spare("precision", spared, reason, cause.origin.location.innermost)
+        saved_bytes = row.bytes - row.bytes * narrow.val.element_size() // node.val.element_size()
+        return Saving("precision", saved_bytes, reason, cause.origin.location.innermost)
 
     def widened(self, node: Node) -> Node | None:
         """Return the node that made a value of this size wider than all of its inputs."""

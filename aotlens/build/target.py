@@ -21,7 +21,7 @@ from aotlens.build.operators import build_operators
 from aotlens.build.partition import Alternatives, build_answered_partition, build_partition
 from aotlens.build.plain_values import value_guards
 from aotlens.build.side_effects import build_side_effects, first_side_effect
-from aotlens.build.smaller_forms import with_spares
+from aotlens.build.smaller_forms import with_savings
 from aotlens.build.stages import build_stages
 from aotlens.capture.records import AutogradChange, CapturedInput
 from aotlens.codegen.gpu.offline.context import gpu_in_use
@@ -55,9 +55,9 @@ def build_target(
     target = replace(
         _identified(parts),
         outputs=outputs,
-        left=build_side_effects(captured),
+        side_effects=build_side_effects(captured),
         stages=build_stages(parts),
-        partition=_spared(build_partition(parts, others), parts, others),
+        partition=_with_savings(build_partition(parts, others), parts, others),
         wrapper=rows.Wrapper(module.text.source, module.text.steps, tuple(module.text.bound)),
         kernels=tuple(kernels),
         gpu_totals=phase_costs(kernels),
@@ -104,10 +104,10 @@ def _failing(parts: Partitioned) -> rows.FailingBackward | None:
     return rows.FailingBackward(failing.message, site_of(failing.origin) if failing.origin else None, results)
 
 
-def _spared(
+def _with_savings(
     partition: rows.Partition | None, parts: Partitioned, others: Alternatives
 ) -> rows.Partition | None:
-    return None if partition is None else with_spares(partition, parts, others.checked)
+    return None if partition is None else with_savings(partition, parts, others.checked)
 
 
 def _with_diagnostics(target: rows.Target) -> rows.Target:
@@ -191,9 +191,9 @@ def _input_reason(captured_input: CapturedInput, info: InputAliasInfo) -> str:
 
 def build_outputs(parts: Partitioned) -> tuple[rows.Output, ...]:
     captured, meta = parts.joint.captured, parts.joint.meta
-    left = first_side_effect(captured)
+    first = first_side_effect(captured)
     outputs = (_output(captured.output_names[info.index], info, parts) for info in meta.outputs)
-    return tuple(replace(row, left=row.index >= left) for row in outputs)
+    return tuple(replace(row, is_side_effect=row.index >= first) for row in outputs)
 
 
 def _output(name: str, info: OutputAliasInfo, parts: Partitioned) -> rows.Output:

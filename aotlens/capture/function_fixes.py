@@ -72,14 +72,14 @@ def without_outer_optimizer_steps(recorder: Recorder) -> Iterator[None]:
     """In the block, reject a step of an optimizer whose tensors are not part of the recording."""
     thread = get_ident()
 
-    def refuse(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def reject(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         tensors = (tensor for group in optimizer.param_groups for tensor in group["params"])
         if get_ident() == thread and any(type(tensor) is not FakeTensor for tensor in tensors):
             raise unsupported(
                 "outer-optimizer", recorder.current_frames().innermost, type=type(optimizer).__name__
             )
 
-    handle = register_optimizer_step_pre_hook(refuse)
+    handle = register_optimizer_step_pre_hook(reject)
     try:
         yield
     finally:

@@ -224,7 +224,7 @@ class Recording:
         """Return the node for taking a view, which does not count as an access.
 
         Autograd itself takes views while it regenerates the grad_fn of a saved tensor, under a lock that an
-        access would take again.
+        access would wait for.
         """
         tracked = self.tracked(tensor)
         storage = tracked.storage

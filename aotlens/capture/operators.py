@@ -26,7 +26,7 @@ class Kind(Enum):
     NUMBER = "makes a tensor of one plain number"
     READ = "gives a plain number of what is in memory"
     VIEW = "gives another look at a storage"
-    DETACH = "gives the same tensor without its autograd history"
+    DETACH = "returns the same tensor without its grad_fn"
     MUTATION = "writes to some of its arguments"
     METADATA_MUTATION = "changes an argument's sizes and strides"
     COMPOSITE = "is defined by other operators"

@@ -45,7 +45,7 @@ MASK_OPS = frozenset({aten.bernoulli, aten.bernoulli_})
 """The operators of eager's dropout where it has no fused kernel."""
 
 BOOLEAN_MASK = "a mask of zeros and ones, as booleans: all that the backward needs of it"
-MASK_FROM_BOOLEAN = "the mask as the numbers that were drawn"
+MASK_FROM_BOOLEAN = "the random mask as numbers"
 
 
 def is_random_mask(func: Any) -> bool:

@@ -186,7 +186,7 @@ class StorageRange:
 
 
 def example_value(number: Any) -> Any:
-    """Return a plain number for a size, stride or offset; None for one that only the data tell."""
+    """Return a plain number for a size, stride or offset; None for a data-dependent one."""
     return number.node.hint if isinstance(number, torch.SymInt) else number
 
 

@@ -142,7 +142,7 @@ class _Reader:
 
     def settings(self, table: Mapping[str, Any]) -> Settings:
         known = {**_CODES, **_LIMITS, **_WHOLE, "per-file": "", "per-target": ""}
-        self._refuse_unknown(table, tuple(known), "tool.aotlens")
+        self._reject_unknown(table, tuple(known), "tool.aotlens")
         whole = {name: self._value(table, name, "tool.aotlens") for name in _WHOLE if name in table}
         tracing = {name: whole[name] for name in ("backend", "dynamic", "policy", "gpu") if name in whole}
         plain = {name.replace("-", "_"): value for name, value in whole.items() if name not in tracing}
@@ -168,7 +168,7 @@ class _Reader:
             inner = f'{where}."{pattern}"'
             if name == "per-target" and "::" not in pattern:
                 raise UserError(f"{self._path}: [{inner}] is not FILE::NAME")
-            self._refuse_unknown(row, (*_CODES, *_LIMITS), inner)
+            self._reject_unknown(row, (*_CODES, *_LIMITS), inner)
         return tuple(self._section(pattern, row, f'{where}."{pattern}"') for pattern, row in rows.items())
 
     def _section(self, pattern: str, table: Mapping[str, Any], where: str) -> Section:
@@ -182,7 +182,7 @@ class _Reader:
         }
         return Section(pattern, codes.get("select"), codes.get("ignore", ()), Budget(**limits))
 
-    def _refuse_unknown(self, table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    def _reject_unknown(self, table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
         for name in table:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)

@@ -69,7 +69,7 @@ def _rejections(program: Program) -> Iterator[_Rejected]:
             yield _Rejected(f"`torch.{node.op.__name__}`", "call it outside of the target", node)
     for node in nodes:
         if node.val is None:
-            advice = "draw from the default generator"
+            advice = "use the default generator"
             yield _Rejected("a `torch.Generator`", advice, _reader(program, node))
     inputs = {id(item.node) for item in program.inputs}
     for node in program.nodes:

@@ -19,7 +19,7 @@ from aotlens.errors import ReportError
 from aotlens.ir.fingerprint import NoFingerprintError
 from aotlens.model.codec import decode_record, encode_record
 from aotlens.model.report import Target
-from aotlens.model.target_facts import Reuse
+from aotlens.model.target_facts import CacheAnswer
 from aotlens.runtime.graph_text import graph_name
 
 __all__ = ["CacheEntry"]
@@ -131,13 +131,13 @@ class CacheEntry:
     def put_target(self, target: Target) -> None:
         """Store a report, without the fields of this run."""
         if self.store is not None and self.entry is not None:
-            self._put(REPORTS, self._report_key(), replace(target, timings_ms={}, reuse=None))
+            self._put(REPORTS, self._report_key(), replace(target, timings_ms={}, cache_answer=None))
 
-    def reuse(self) -> Reuse:
+    def answer(self) -> CacheAnswer:
         """Return how the cache was used, for the report."""
         if self.hit and self.entry is not None:
-            return Reuse("hit", cold_ms=self.entry.cold_ms)
-        return Reuse("not kept", self.reason) if self.reason else Reuse("miss")
+            return CacheAnswer("hit", cold_ms=self.entry.cold_ms)
+        return CacheAnswer("not stored", self.reason) if self.reason else CacheAnswer("miss")
 
     def _variant_key(self, graph: str = "") -> str:
         return digest(self.key, str(self.variant), graph)

@@ -52,9 +52,9 @@ def changed_aliases(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     """AL201 and AL202: arguments that are one tensor, or share memory, while one of them is written."""
     reported: set[int] = set()
     for entry in target.inputs:
-        twins = [other for other in target.inputs if other.duplicate_of == entry.index]
-        if entry.mutates_data and twins and entry.duplicate_of is None:
-            names = _names([entry, *twins])
+        duplicates = [other for other in target.inputs if other.duplicate_of == entry.index]
+        if entry.mutates_data and duplicates and entry.duplicate_of is None:
+            names = _names([entry, *duplicates])
             message = f"{names} are the same tensor, which is mutated: the graph is valid only for such calls"
             yield finding_at(entry.sites, target, "AL201", "warning", message)
         shared = [other for other in target.inputs if other.index in entry.shares_storage_with]

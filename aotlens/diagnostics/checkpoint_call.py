@@ -49,7 +49,7 @@ class Advice:
 
     span: Span
     """The call expression; each of its calls becomes a checkpoint."""
-    spared: frozenset[str]
+    no_longer_saved: frozenset[str]
     """Nodes of the values that would not be saved."""
     saved_bytes: int
     """All saved bytes with the checkpoint."""
@@ -130,8 +130,8 @@ class _Flow:
         if any(self._is_unsafe(self.nodes[index]) for index in inside):
             return None
         runs = list(self._runs(span, inside))
-        spared = [self._spared(span, run) for run in runs]
-        gone = frozenset().union(*spared)
+        not_saved = [self._no_longer_saved(span, run) for run in runs]
+        gone = frozenset().union(*not_saved)
         still_saved = {name: value.bytes for name, value in self.saved.items() if name not in gone}
         for run in runs:
             still_saved |= {name: size for name, size in self._entering(run) if name not in self.saved}
@@ -139,7 +139,7 @@ class _Flow:
         moments = [
             sum(size for name, size in still_saved.items() if self.index_of[name] <= run[-1])
             + sum(self.saved[name].bytes for name in names)
-            for run, names in zip(runs, spared, strict=True)
+            for run, names in zip(runs, not_saved, strict=True)
         ]
         return Advice(span, gone, total, max([total, *moments]))
 
@@ -156,7 +156,7 @@ class _Flow:
             step = _period([(self.nodes[index].spans, self.nodes[index].target) for index in group])
             yield from (group[first : first + step] for first in range(0, len(group), step))
 
-    def _spared(self, span: Span, run: list[int]) -> frozenset[str]:
+    def _no_longer_saved(self, span: Span, run: list[int]) -> frozenset[str]:
         own = frozenset(run)
         return frozenset(
             name

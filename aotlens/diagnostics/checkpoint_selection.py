@@ -19,9 +19,9 @@ def checkpoint_edits(target: Target, recomputed: Collection[str]) -> Fix | None:
     Of nested calls the outermost is wrapped.  None if no call fits.
     """
     chosen: list[Advice] = []
-    fits = [advice for advice in checkpoint_candidates(target) if advice.spared <= set(recomputed)]
-    for advice in sorted(fits, key=lambda fit: (-len(fit.spared), _size(fit.span))):
-        if advice.spared and not any(_overlaps(advice, other) for other in chosen):
+    fits = [advice for advice in checkpoint_candidates(target) if advice.no_longer_saved <= set(recomputed)]
+    for advice in sorted(fits, key=lambda fit: (-len(fit.no_longer_saved), _size(fit.span))):
+        if advice.no_longer_saved and not any(_overlaps(advice, other) for other in chosen):
             chosen.append(advice)
     fixes = [fix for advice in sorted(chosen, key=_start) if (fix := checkpointed(advice)) is not None]
     if not fixes:
@@ -38,7 +38,7 @@ def _edits(fixes: list[Fix]) -> Iterator[Edit]:
 def _overlaps(advice: Advice, other: Advice) -> bool:
     """Return True if two calls recompute a common value, or one is inside the other."""
     inner, outer = sorted((advice.span, other.span), key=_size)
-    return bool(advice.spared & other.spared) or _is_inside(inner, outer)
+    return bool(advice.no_longer_saved & other.no_longer_saved) or _is_inside(inner, outer)
 
 
 def _is_inside(inner: Span, outer: Span) -> bool:

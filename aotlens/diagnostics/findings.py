@@ -17,10 +17,10 @@ class Limits:
     saved_share: float = 0.1
     """Of all saved bytes of the target."""
     saved_findings: int = 3
-    spare_bytes: int = MIB
-    """The least bytes, beside `spare_share`, by which a smaller form of one expression's saved values is
+    saving_bytes: int = MIB
+    """The least bytes, beside `saving_share`, by which a smaller form of one expression's saved values is
     reported."""
-    spare_share: float = 0.02
+    saving_share: float = 0.02
     """Of all saved bytes of the target."""
     copied_bytes: int = MIB
     """From here on a copied argument is a warning, below it information."""

@@ -154,7 +154,7 @@ def _large_saved(
         Related(span, "its backward reads the value") for span in list(uses)[:3] if span != first.span
     )
     fix = None
-    if advice is not None and any(value.node in advice.spared for value in group):
+    if advice is not None and any(value.node in advice.no_longer_saved for value in group):
         fix = checkpointed(advice)
         what = f"checkpointing this call would save {human_bytes(advice.saved_bytes)} in all"
         related = (*related, Related(advice.span, f"{what} instead of {human_bytes(partition.saved_bytes)}"))
@@ -185,33 +185,33 @@ SPARES: dict[str, tuple[str, Severity]] = {
 """Code and severity by the kind of saving."""
 
 
-def spared_bytes(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+def possible_savings(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     """AL302, AL303 and AL304: saved bytes without information."""
     partition = target.partition
     if partition is None:
         return
-    least = max(limits.spare_bytes, limits.spare_share * partition.saved_bytes)
+    least = max(limits.saving_bytes, limits.saving_share * partition.saved_bytes)
     for kind, (code, severity) in SPARES.items():
-        values = tuple(value for value in partition.saved if value.spare and value.spare.kind == kind)
-        for group in _by_span(values, _spare, least):
-            yield _spared(target, group, code, severity)
+        values = tuple(value for value in partition.saved if value.saving and value.saving.kind == kind)
+        for group in _by_span(values, _saving_bytes, least):
+            yield _saving_finding(target, group, code, severity)
 
 
-def _spare(value: SavedValue) -> int:
-    return value.spare.bytes if value.spare is not None else 0
+def _saving_bytes(value: SavedValue) -> int:
+    return value.saving.bytes if value.saving is not None else 0
 
 
-def _spared(target: Target, group: list[SavedValue], code: str, severity: Severity) -> Diagnostic:
+def _saving_finding(target: Target, group: list[SavedValue], code: str, severity: Severity) -> Diagnostic:
     first = group[0]
-    assert first.spare is not None  # as of every value of the group
-    total, spare = human_bytes(_total(group, _bytes)), human_bytes(_total(group, _spare))
+    assert first.saving is not None  # as of every value of the group
+    total, freed = human_bytes(_total(group, _bytes)), human_bytes(_total(group, _saving_bytes))
     message = (
         f"`{value_name(first)}` is saved for the backward as {first.tensor.short()}, {total}{_each(group)}:"
-        f" {first.spare.reason}; {spare} could be freed"
+        f" {first.saving.reason}; {freed} could be freed"
     )
-    cause = first.spare.span
+    cause = first.saving.span
     related = (Related(cause, "the cause is here"),) if cause is not None and cause != first.span else ()
-    cost = peak_cost(target, _total(group, _spare))
+    cost = peak_cost(target, _total(group, _saving_bytes))
     return Diagnostic(code, severity, message, first.span or target.span, related, (), cost)
 
 
@@ -220,7 +220,7 @@ def overruled_checkpoints(target: Target, limits: Limits) -> Iterator[Diagnostic
     partition = target.partition
     if partition is None:
         return
-    least = max(limits.spare_bytes, limits.spare_share * partition.saved_bytes)
+    least = max(limits.saving_bytes, limits.saving_share * partition.saved_bytes)
     saved = tuple(value for value in partition.saved if value.overrode)
     for group in _by_span(saved, _bytes, least):
         first = group[0]
@@ -259,7 +259,7 @@ def harmful_budget(target: Target, limits: Limits) -> Iterator[Diagnostic]:
 
 CHECKS: tuple[Check, ...] = (
     large_saved_values,
-    spared_bytes,
+    possible_savings,
     overruled_checkpoints,
     harmful_budget,
 )

@@ -103,7 +103,7 @@ CODES: dict[BlockerKind, str] = {
     ),
     **dict.fromkeys(("written_argument", "resized_storage"), "AL503"),
     **dict.fromkeys(("cpu_input", "cpu_operator", "device_copy", "second_device"), "AL504"),
-    **dict.fromkeys(("refused_operator", "sparse", "effect", "generator", "object_input"), "AL505"),
+    **dict.fromkeys(("unsupported_operator", "sparse", "effect", "generator", "object_input"), "AL505"),
 }
 """By kind of blocker; a kind without a code is no finding."""
 

@@ -26,16 +26,16 @@ _ACTIVE = ("active_allocated", "active_awaiting_free", "active_pending_free")
 _GENERATED = ("torchinductor", "<eval_with_key>", "fx_generated_")
 
 
-class _RefusedError(Exception):
+class _UnsafeError(Exception):
     """The file needs more than plain data."""
 
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        raise _RefusedError(f"it asks for `{module}.{name}`, which a memory snapshot does not hold")
+        raise _UnsafeError(f"it asks for `{module}.{name}`, which a memory snapshot does not hold")
 
     def persistent_load(self, pid: Any) -> Any:
-        raise _RefusedError("it asks for an object outside of the file")
+        raise _UnsafeError("it asks for an object outside of the file")
 
 
 _DAMAGED = (
@@ -93,7 +93,7 @@ def _loaded(path: str) -> Any:
             return _PlainUnpickler(file).load()
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except _RefusedError as error:
+    except _UnsafeError as error:
         raise UserError(f"{path} is rejected, and nothing in it was run: {error}") from error
     except MemoryError as error:
         raise UserError(

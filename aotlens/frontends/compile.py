@@ -87,7 +87,7 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
     return call
 
 
-CHECKING = ("call", "refuse_overlap")
+CHECKING = ("call", "reject_overlap")
 """The functions of the module text that check the arguments."""
 
 

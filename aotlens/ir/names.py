@@ -37,7 +37,7 @@ _FIXED = frozenset(
         "leaves",
         "math",
         "memory",
-        "refuse_overlap",
+        "reject_overlap",
         "seen",
         "shared",
         "spec",

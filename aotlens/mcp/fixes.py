@@ -63,7 +63,7 @@ def _change(reports: ReportStore, stored: StoredReport, fix: Fix, file: str) -> 
     try:
         if os.stat(file).st_mtime > stored.started:
             raise UserError(
-                f"{file} was changed after {stored.name} was made, so nothing is written; trace again and"
+                f"{file} was changed after {stored.name} was made, so nothing is written; retrace and"
                 " take the fix of the new report"
             )
         before = Path(file).read_bytes().decode("utf-8")

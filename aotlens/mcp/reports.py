@@ -74,7 +74,7 @@ class ReportStore:
         if not file.exists():
             raise UserError(
                 f"no report {name}: it is neither a file nor one of the last {MOST_REPORTS} that this session"
-                " made; trace again, or name a file that `aotlens inspect --format json -o FILE` wrote"
+                " made; retrace, or name a file that `aotlens inspect --format json -o FILE` wrote"
             )
         report = report_of_trace(name) if is_trace_path(str(file)) else load_report(file)
         return StoredReport(name, report, os.stat(file).st_mtime)

@@ -65,7 +65,7 @@ class InspectRequest:
     memory_budget: str | None = None
     """Bytes (`64MiB`) or a fraction (`0.5`) of what the policy `default` saves."""
     gpu: str | None = None
-    """Also report the kernels for this GPU, which need not be there: `h100`, `sm_90`."""
+    """Also report the kernels for this GPU, which need not be present: `h100`, `sm_90`."""
     fake: bool = False
     """Run the script on tensors that hold no memory, for a model larger than this machine."""
     time_limit_s: float = TIME_LIMIT_S
@@ -112,7 +112,7 @@ class FitRequest:
     argv: tuple[str, ...] = ()
     """The script's own arguments."""
     gpu: str | None = None
-    """Also report whether the step fits this GPU, which need not be there: `h100`, `a100`."""
+    """Also report whether the step fits this GPU, which need not be present: `h100`, `a100`."""
     real: bool = False
     """Run on real tensors: for a script whose sizes depend on values."""
     rows: int = ROWS

@@ -20,7 +20,7 @@ Tools that trace run the user's script in a child process, with the user's right
 tool reads what an earlier call returned and runs nothing.
 
 A session: `inspect` or `why` the script, read `summary` and `diagnostics`, edit the source or call
-`apply-fix`, trace again, `diff` the two reports, and `verify` against eager. `inspect` answers briefly: ask
+`apply-fix`, retrace, `diff` the two reports, and `verify` against eager. `inspect` answers briefly: ask
 for `parts` or a `stage` of the same report when you need the rows behind a number.
 
 Lines are counted from 1, columns from 0 in UTF-8 bytes."""

@@ -22,7 +22,7 @@ BlockerKind = Literal[
     "mask_write",
     "branch",
     "loop",
-    "refused_operator",
+    "unsupported_operator",
     "sparse",
     "effect",
     "generator",

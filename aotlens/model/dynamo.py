@@ -9,7 +9,7 @@ Invariant: one record per graph break, recompilation and constant, however often
 | gives the function up | `Break`, effect "function in eager" |
 | raises, as the script asked for `fullgraph=True` | `Break`, effect "error" |
 | compiles a function for the first time | `Compilation` without a cause |
-| compiles it again, as a guard failed | `Compilation` with its `Cause` |
+| recompiles it, as a guard failed | `Compilation` with its `Cause` |
 | stops compiling it after too many of these | `DynamoFunction.limit_hit` |
 | builds a size or number into a graph | `Specialisation` |
 | looks at a function and leaves it to Python | `Skipped` |

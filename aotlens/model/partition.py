@@ -42,14 +42,14 @@ class Certificate:
     """The node of an identical layer for which the price was computed; None for this value itself."""
 
 
-SpareKind = Literal["copy", "precision", "mask", "dead"]
+SavingKind = Literal["copy", "precision", "mask", "dead"]
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
+class Saving:
     """Bytes of a saved value without information: a smaller form of it would do, or none at all."""
 
-    kind: SpareKind
+    kind: SavingKind
     """`copy`: saved in two precisions; `precision`: widened before it is saved; `mask`: two values in a
     floating type; `dead`: no gradient depends on it."""
     bytes: int
@@ -86,7 +86,7 @@ class SavedValue:
     """Set for a choice of the solver."""
     layer: str | None = None
     """The layer of the model that computes it: `blocks.3`; None outside of numbered layers."""
-    spare: Spare | None = None
+    saving: Saving | None = None
     """The possible saving in it; None where every byte is needed."""
     packs: str | None = None
     """The node that it replaces, where the caller's hook on saved tensors packs that."""

@@ -61,8 +61,8 @@ from aotlens.model.partition import (
     RecomputedValue,
     Region,
     SavedValue,
-    Spare,
-    SpareKind,
+    Saving,
+    SavingKind,
     Totals,
     Use,
     WhatIf,
@@ -82,7 +82,7 @@ from aotlens.model.source import (
     Tensor,
     Verdict,
 )
-from aotlens.model.target_facts import Leaving, Left, Origin, Reuse
+from aotlens.model.target_facts import CacheAnswer, Origin, SideEffect, SideEffectHandling
 from aotlens.model.target_records import (
     Base,
     Guard,
@@ -107,6 +107,7 @@ __all__ = [
     "Break",
     "BreakEffect",
     "BudgetResult",
+    "CacheAnswer",
     "CacheUse",
     "Cause",
     "CauseKind",
@@ -138,8 +139,6 @@ __all__ = [
     "KernelKind",
     "KernelShare",
     "KernelText",
-    "Leaving",
-    "Left",
     "LineCost",
     "LineSeconds",
     "LiveValue",
@@ -161,15 +160,16 @@ __all__ = [
     "Region",
     "Related",
     "Report",
-    "Reuse",
     "SavedValue",
+    "Saving",
+    "SavingKind",
     "Seconds",
     "Severity",
+    "SideEffect",
+    "SideEffectHandling",
     "Site",
     "Skipped",
     "Span",
-    "Spare",
-    "SpareKind",
     "SpecialKind",
     "SpecialOperator",
     "Specialisation",
@@ -227,7 +227,7 @@ class Target:
     span: Span | None
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
-    left: tuple[Left, ...] = ()
+    side_effects: tuple[SideEffect, ...] = ()
     """The side effects of the function on attributes, containers, closure variables and globals."""
     stages: tuple[Stage, ...] = ()
     partition: Partition | None = None
@@ -261,7 +261,7 @@ class Target:
     """How a call compared with eager; None unless requested, or if it was never called."""
     timings_ms: dict[str, float] = field(default_factory=dict)
     """Wall time by stage name, in the order in which the stages ran."""
-    reuse: Reuse | None = None
+    cache_answer: CacheAnswer | None = None
     """The use of the cache of compiled results; None where it is off."""
     graph: GraphId | None = None
     """Its number among Dynamo's graphs; None for the direct frontend."""

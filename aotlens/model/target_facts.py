@@ -5,16 +5,16 @@ from typing import Literal
 
 from aotlens.model.source import Site
 
-Leaving = Literal["bound", "set"]
+SideEffectHandling = Literal["bound", "set"]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class SideEffect:
     """One side effect of the function outside of it, which each compiled call repeats."""
 
-    place: str
+    name: str
     """The name or item, as the user writes it: `self.last`, `history[0]`, `state['keys']`."""
-    handling: Leaving
+    handling: SideEffectHandling
     """The wrapper's change: it binds the name, or sets the item of a list or dict."""
     outputs: tuple[int, ...]
     """The row of `Target.outputs` that it then holds."""
@@ -23,15 +23,15 @@ class Left:
     """The first expression that binds it."""
 
 
-ReuseOutcome = Literal["hit", "miss", "not kept"]
+CacheOutcome = Literal["hit", "miss", "not stored"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reuse:
+class CacheAnswer:
     """Whether a compiled result was found on disk, or why it is not stored for later runs."""
 
-    outcome: ReuseOutcome
-    """`miss` where the result was stored for later runs, `not kept` where it was not."""
+    outcome: CacheOutcome
+    """`miss` where the result was stored for later runs, `not stored` where it was not."""
     reason: str = ""
     """Why it is not stored, in the user's words; empty else."""
     cold_ms: float | None = None

@@ -87,8 +87,8 @@ class Output:
     reason: str = ""
     sites: tuple[Site, ...] = ()
     requires_grad: bool = False
-    left: bool = False
-    """Whether the wrapper stores it outside (`Target.left`) instead of returning it to the caller."""
+    is_side_effect: bool = False
+    """Whether the wrapper stores it outside (`Target.side_effects`) instead of returning it to the caller."""
 
 
 @dataclass(frozen=True, slots=True)

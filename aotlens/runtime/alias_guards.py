@@ -16,7 +16,7 @@ from aotlens.runtime.tensor_guards import Checks
 from aotlens.unsupported import unsupported
 
 OVERLAP_HELPER = """
-def refuse_overlap(target, tensors, written):
+def reject_overlap(target, tensors, written):
     def ends(tensor):
         steps = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
         first = tensor.storage_offset() * tensor.element_size()
@@ -47,7 +47,7 @@ class AliasGuards:
         self._meta = meta
         self._names = arguments
         self.needs_helper = False
-        """Whether the written text calls `refuse_overlap`."""
+        """Whether the written text calls `reject_overlap`."""
 
     def write_duplicates(self) -> None:
         """Check that arguments which were one tensor at compilation are one tensor."""
@@ -97,7 +97,7 @@ class AliasGuards:
             named = ", ".join(f"{slot.name!r}: {name}" for name, slot, _ in arguments)
             slots = [slot.name for name, slot, _ in arguments if name in written]
             self._checks.builder.add(
-                f"refuse_overlap({self._checks.target!r}, {{{named}}}, {tuple(slots)!r})"
+                f"reject_overlap({self._checks.target!r}, {{{named}}}, {tuple(slots)!r})"
             )
 
     def _shared_storages(self) -> None:

@@ -75,7 +75,7 @@ class Guards:
 
     @property
     def needs_helper(self) -> bool:
-        """Whether the written text calls `refuse_overlap`."""
+        """Whether the written text calls `reject_overlap`."""
         return self._alias_guards.needs_helper
 
     def write(self) -> None:
@@ -358,18 +358,18 @@ class Guards:
             and not (captured_input.requires_grad and (grad_enabled or fixed is not None))
         ]
         if fresh:
-            spared = [
+            exempt = [
                 name
                 for _, name, captured_input in fresh
                 if name in self._seen and not captured_input.requires_grad
             ]
-            asked = [f"{name}.requires_grad" for _, name, _ in fresh if name not in spared]
-            if spared:
-                self._seen_requires_grad = " or ".join(f"{name}.requires_grad" for name in spared)
+            asked = [f"{name}.requires_grad" for _, name, _ in fresh if name not in exempt]
+            if exempt:
+                self._seen_requires_grad = " or ".join(f"{name}.requires_grad" for name in exempt)
                 asked.append(f"is_new and ({self._seen_requires_grad})")
             modes = "torch.is_grad_enabled() and " if fixed is None else ""
             condition = f"{modes}({' or '.join(asked)})"
-            if len(asked) == 1 and spared:
+            if len(asked) == 1 and exempt:
                 condition = f"is_new and {modes}({self._seen_requires_grad})"
             with self._builder.block(f"if {condition}:"):
                 named = ", ".join(

@@ -26,7 +26,9 @@ def cuda_graph_of(facts: CompilationFacts, is_training: bool) -> CudaGraph | Non
         reason = facts.value(records[-1]).get("cudagraph_skip_reason") if records else None
         if isinstance(reason, str) and reason:
             text = reason[:MAX_REASON]
-            blocker: BlockerKind = next((name for words, name in KINDS if words in text), "refused_operator")
+            blocker: BlockerKind = next(
+                (name for words, name in KINDS if words in text), "unsupported_operator"
+            )
             blockers.append(CudaGraphBlocker(blocker, "prevents", phase, "this graph", text, ""))
     if not blockers:
         return None

@@ -77,7 +77,9 @@ WHY: dict[BlockerKind, Why] = {
         "the CPU waits after each step, to know whether there is another one",
         "use a fixed number of steps, which are unrolled",
     ),
-    "refused_operator": Why("splits", "it is tagged as not recordable", "replace it, or keep it at the end"),
+    "unsupported_operator": Why(
+        "splits", "it is tagged as not recordable", "replace it, or keep it at the end"
+    ),
     "sparse": Why("splits", "the size of a sparse output depends on data", "use a dense tensor"),
     "effect": Why(
         "prevents",

@@ -45,7 +45,7 @@ def kind_counts(target: Target) -> str:
 
 def output_count(target: Target) -> str:
     """Return `3, and 1 as side effects`."""
-    left = sum(entry.left for entry in target.outputs)
+    left = sum(entry.is_side_effect for entry in target.outputs)
     returned = str(len(target.outputs) - left) if len(target.outputs) > left else "none"
     return f"{returned}, and {left} as side effects" if left else returned
 
@@ -76,7 +76,7 @@ def handling(target: Target, entry: Input) -> str:
 def aliasing(target: Target, entry: Output) -> str:
     """Return what an output is: `new, has grad`, `view of cache`."""
     words = OUTPUTS[entry.output_type].format(base=_base_name(target, entry.base))
-    words = f"side effect, {words}" if entry.left else words
+    words = f"side effect, {words}" if entry.is_side_effect else words
     return f"{words}, has grad" if entry.requires_grad else words
 
 

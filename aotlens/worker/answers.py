@@ -45,7 +45,7 @@ class AnswerCache:
         return replace(entry.answer, id=request.id, cached=True, elapsed_ms=0.0)
 
     def add(self, request: TraceRequest, answer: Answer, files: tuple[str, ...], started: float) -> None:
-        """Store a complete answer; failures are traced again, because they may depend on more than sources.
+        """Store a complete answer; failures are retraced, because they may depend on more than sources.
 
         `started` is the start time of the trace: a file changed since then may differ from what was read.
         """

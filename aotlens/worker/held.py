@@ -68,7 +68,7 @@ class Held:
     def from_child(
         cls, request: TraceRequest, control: socket.socket, outcome: Outcome | None
     ) -> "Held | None":
-        """Return the process that the ended child left behind; None if it left none."""
+        """Return the process that outlives the ended child; None if there is none."""
         control.setblocking(False)
         try:
             data = control.recv(8)

@@ -67,7 +67,7 @@ class TraceRequest:
     memory_limit_bytes: int | None = None
     """Resident memory of the child and its descendants; None for three quarters of the machine's."""
     fresh: bool = False
-    """Trace again even if an answer is cached."""
+    """Retrace even if an answer is cached."""
     list_reads: bool = False
     """List in the answer the data that the script reads, which makes the trace a little slower."""
     hold: bool = False

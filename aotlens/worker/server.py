@@ -238,7 +238,7 @@ class Server(Requests):
             self._kill_strays()
 
     def _hold(self, job: Job) -> None:
-        """Hold the process that a child left behind, in place of an older one."""
+        """Hold the process that outlives a child, in place of an older one."""
         if job.control is None:
             return
         held = Held.from_child(job.request, job.control, job.outcome)

@@ -9,10 +9,10 @@ from typing import TypeVar
 from aotlens.model.report import (
     Input,
     Kernel,
-    Left,
     Output,
     RecomputedValue,
     SavedValue,
+    SideEffect,
     Site,
     StageNode,
     Target,
@@ -114,7 +114,7 @@ def _sections(spot: Spot) -> list[Section]:
         _section("Kernels", spot.kernels, _kernel_line),
         _section("Mutates", spot.inputs, _mutation_line),
         _section("Returned", _returned(spot), partial(_output_line, spot.target)),
-        _section("Side effects", spot.left, _side_effect_line),
+        _section("Side effects", spot.side_effects, _side_effect_line),
         _section("Wrapper", spot.steps, _step_line),
     )
     return [section for section in sections if section.rows]
@@ -133,7 +133,7 @@ def _headline(spot: Spot, source: str) -> str:
     facts += [f"saves {human_bytes(saved)}"] if saved else []
     facts += [f"saves {human_bytes(inside)} inside"] if inside else []
     facts += [f"returned as {code(row.name)}" for row in _returned(spot)[:1]]
-    facts += [f"stored in {code(row.name)}" for row in spot.outputs if row.left][:1]
+    facts += [f"stored in {code(row.name)}" for row in spot.outputs if row.is_side_effect][:1]
     facts += [_operators(spot)]
     return " · ".join(filter(None, facts)) or "wrapper"
 
@@ -210,11 +210,11 @@ def _output_line(target: Target, row: Output) -> Line:
 
 
 def _returned(spot: Spot) -> list[Output]:
-    return [row for row in spot.outputs if not row.left]
+    return [row for row in spot.outputs if not row.is_side_effect]
 
 
-def _side_effect_line(row: Left) -> Line:
-    return code(row.place), f" ({row.handling}): {row.reason}"
+def _side_effect_line(row: SideEffect) -> Line:
+    return code(row.name), f" ({row.handling}): {row.reason}"
 
 
 def _kernel_line(kernel: Kernel) -> Line:

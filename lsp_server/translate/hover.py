@@ -105,15 +105,15 @@ def function_text(target: Target) -> str:
     """Return the summary of a target, for its name."""
     mutated = sum(is_mutated(row) for row in target.inputs)
     views = sum(row.base is not None for row in target.outputs)
-    returned = sum(not row.left for row in target.outputs)
+    returned = sum(not row.is_side_effect for row in target.outputs)
     rows = [
         f"**{target.qualname}** · {target_summary(target)}",
         "",
         f"- {counted(len(target.inputs), 'input')}, {mutated} mutated",
         f"- {counted(returned, 'output')}, {views} views of other tensors",
     ]
-    if target.left:
-        rows.append(f"- side effects on {', '.join(code(row.place) for row in target.left[:3])}")
+    if target.side_effects:
+        rows.append(f"- side effects on {', '.join(code(row.name) for row in target.side_effects[:3])}")
     if target.partition:
         saved, recomputed = saved_total(target.partition), recomputed_total(target.partition)
         rows.append(f"- policy {target.partition.policy}: {saved} saved, {recomputed} recomputed")

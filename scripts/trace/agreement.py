@@ -79,7 +79,7 @@ def _of_target(target: Target) -> Iterator[Fact]:
         if row.mutates_data:
             yield "written at", home, name.removeprefix("self."), *sorted(_lines(row.sites))
     for output in target.outputs:
-        if not output.left:
+        if not output.is_side_effect:
             shown = output.tensor.short() if output.tensor is not None else ""
             yield "output", home, str(output.index), shown, str(output.requires_grad)
             yield "alias", home, str(output.index), "alias" if output.base is not None else "new"

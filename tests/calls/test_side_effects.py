@@ -224,7 +224,7 @@ def test_what_is_left_is_shown_with_its_place() -> None:
     row = next(row for row in target.wrapper.steps if row.name == "replay side effects")
     assert row.reason == "the function changes the dict `kept`"
     assert [site.text for site in row.sites] == ['kept["hidden"]']
-    names = [(output.name, output.left) for output in target.outputs]
+    names = [(output.name, output.is_side_effect) for output in target.outputs]
     assert names == [("out", False), ("kept['hidden']", True)]
     assert kept == {}
 
@@ -254,12 +254,12 @@ def test_each_place_is_told_with_its_line_and_what_is_done_there() -> None:
     report = aotlens.inspect(Leaving(), *args)
     (target,) = report.targets
     told = {
-        row.place: (
+        row.name: (
             row.handling,
             [target.outputs[at].name for at in row.outputs],
             [site.text for site in row.sites],
         )
-        for row in target.left
+        for row in target.side_effects
     }
     assert told == {
         "state['x']": ("set", ["state['x']"], ['state["x"]']),

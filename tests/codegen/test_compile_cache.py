@@ -54,7 +54,7 @@ def outcomes(
         _, compiled = results(fn, [args], options)
         shelf = compiled[0].cache_entry
         assert shelf is not None
-        found.append((shelf.reuse().outcome, shelf.reuse().reason))
+        found.append((shelf.answer().outcome, shelf.answer().reason))
     return found
 
 
@@ -86,7 +86,7 @@ def test_the_second_process_runs_no_stage(monkeypatch: pytest.MonkeyPatch) -> No
     for stage in ("capture_graph_module", "build_joint", "partition", "generate"):
         monkeypatch.delattr(pipeline, stage)
     hit, found = run()
-    assert [one.cache_entry.reuse().outcome for one in (miss, hit)] == ["miss", "hit"]
+    assert [one.cache_entry.answer().outcome for one in (miss, hit)] == ["miss", "hit"]
     assert hit.source == miss.source
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
@@ -169,18 +169,18 @@ def test_what_no_text_can_tell_is_not_kept() -> None:
         "decompositions of your own": replace(EAGER, decompositions={}),
     }
     for reason, options in asked.items():
-        assert with_reason(options) == [("not kept", reason)] * 2
+        assert with_reason(options) == [("not stored", reason)] * 2
 
     def calls_own(x: Tensor) -> Tensor:
         return twice(x) + 1
 
     for outcome, reason in outcomes(calls_own, plain(3)):
-        assert outcome == "not kept"
+        assert outcome == "not stored"
         assert reason.startswith("the custom operator `reuse.twice.default`, at ")
     same = torch.fx.symbolic_trace(lambda x: x * 1)
     with torch.autograd.graph.saved_tensors_hooks(same, same):
         reason = "hooks on saved tensors that are graph modules"
-        assert outcomes(scaled, leaf(3), times=1) == [("not kept", reason)]
+        assert outcomes(scaled, leaf(3), times=1) == [("not stored", reason)]
 
 
 def test_a_graph_under_a_checkpoints_hooks_is_found_again() -> None:
@@ -207,7 +207,7 @@ def test_sizes_that_meet_the_conditions_find_the_result() -> None:
             compiled = torch.compile(halved, backend=dynamo_backend(EAGER))
             for given in (x, y):
                 assert torch.equal(compiled(given), halved(given))
-        dynamic.append([one.cache_entry.reuse().outcome for one in found if one.cache_entry is not None])
+        dynamic.append([one.cache_entry.answer().outcome for one in found if one.cache_entry is not None])
     assert dynamic == [["miss"], ["hit"], ["miss", "hit"]]
 
 
@@ -224,15 +224,15 @@ def test_a_report_is_the_same(kept: bool) -> None:
         told.append(compiled.target())
         if not kept:
             _remove("compiled-reports")
-    assert [target.reuse.outcome for target in told if target.reuse] == ["miss", "hit"]
-    plainly = [replace(target, reuse=None, timings_ms={}) for target in told]
+    assert [target.cache_answer.outcome for target in told if target.cache_answer] == ["miss", "hit"]
+    plainly = [replace(target, cache_answer=None, timings_ms={}) for target in told]
     assert plainly[0] == plainly[1]
 
 
 def test_turned_off_for_all_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTLENS_CACHE_DIR", "")
     _, (compiled,) = results(scaled, [(leaf(3),)])
-    assert compiled.target().reuse is None
+    assert compiled.target().cache_answer is None
 
 
 def _remove(kind: str) -> None:
@@ -289,8 +289,8 @@ def test_two_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [process.wait(300) for process in both] == [0, 0]
     assert len(set(said)) == 1
     (target,) = run_compiled(str(script), (), EAGER, verify=False).targets
-    assert target.reuse is not None
-    assert target.reuse.outcome == "hit"
+    assert target.cache_answer is not None
+    assert target.cache_answer.outcome == "hit"
     assert {kind: number for kind, (number, _) in _store().by_kind().items()} == {
         "compiled": 1,
         "compiled-reports": 1,
@@ -305,7 +305,7 @@ def test_a_mode_that_asks_for_cuda_graphs_is_cached_where_there_is_no_gpu(
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     options = CompileOptions(inductor_config=(("triton.cudagraphs", True),), cache=True)
     found = outcomes(torch.sin, plain(3), options=options)
-    expected = ["not kept", "not kept"] if torch.cuda.is_available() else ["miss", "hit"]
+    expected = ["not stored", "not stored"] if torch.cuda.is_available() else ["miss", "hit"]
     assert [outcome for outcome, _ in found] == expected
 
 
@@ -318,7 +318,7 @@ def test_inductors_code_is_loaded_and_not_generated(tmp_path: Path, monkeypatch:
         x = torch.arange(6.0, requires_grad=True)
         (out,), (compiled,) = results(scaled, [(x,)], options)
         out.sum().backward()
-        outcome = compiled.cache_entry.reuse().outcome if compiled.cache_entry else ""
+        outcome = compiled.cache_entry.answer().outcome if compiled.cache_entry else ""
         found.append((outcome, out.detach(), x.grad))
         monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "empty"))
         monkeypatch.setattr("aotlens.codegen.inductor.compile_with_inductor", None)

@@ -208,7 +208,7 @@ def test_each_call_has_its_lines_or_says_who_added_it(rows: dict[str, Rows]) -> 
             assert kernel.spans or kernel.added, (name, kernel.name)
             assert kernel.bytes_moved is not None or name == "chosen_by_data", (name, kernel.name)
     (seeds,) = [kernel for kernel in rows["drawn"].kernels if not kernel.spans]
-    assert seeds.added == "codegen: Inductor draws a seed for the random numbers that its kernels draw"
+    assert seeds.added == "codegen: Inductor takes a seed for the random numbers of its kernels"
 
 
 def test_sizes_that_only_data_tells_are_unknown(rows: dict[str, Rows]) -> None:

@@ -235,7 +235,7 @@ def test_notebook_cells_and_unsaved_buffers_are_ignored(shared: StrictClient) ->
         shared.change(uri, 2, insert(0, 0, "#"))
         assert shared.request("textDocument/codeLens", {"textDocument": {"uri": uri}}) is None
         assert shared.in_all("inlayHint", uri) is None
-        assert shared.command("aotlens.trace", uri)["failure"] == "refused"
+        assert shared.command("aotlens.trace", uri)["failure"] == "not-run"
         shared.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
     assert shared.all("textDocument/publishDiagnostics") == []
 

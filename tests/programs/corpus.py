@@ -28,7 +28,7 @@ CORPUS = (
         ),
     ),
     Known(
-        "dropout is drawn again, with another mask, where a memory budget has it computed again",
+        "dropout gets another mask where a memory budget has it recomputed",
         (
             "randomness/dropout_in_chain",
             "randomness/two_dropouts",

@@ -67,7 +67,7 @@ EXCEPTIONS = (
         dynamic=True,
     ),
     RefusedThere(
-        "Inductor draws from the default generator alone, whose state it does not read",
+        "Inductor uses the default generator alone, whose state it does not read",
         "Inductor cannot compile",
         (
             "randomness/*generator*",

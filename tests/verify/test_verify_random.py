@@ -29,7 +29,7 @@ def noisy(x: Tensor, w: Tensor) -> Tensor:
 
 
 def test_inductors_own_numbers_are_no_difference() -> None:
-    """Inductor draws other normal numbers than eager, so the code with eager's is compared."""
+    """Inductor computes other normal numbers than eager, so the code with eager's is compared."""
     collector = Collector(__file__)
     with collector.listening():
         verification = verify_with(CompileOptions(), noisy, (plain(4, 4), leaf(4, 4)), {})

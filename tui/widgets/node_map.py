@@ -22,7 +22,7 @@ Draw = Callable[[tuple[int, int]], Drawing]
 
 
 class NodeMap(ScrollView, can_focus=True):
-    """Draws again when its size changes; arrows move between boxes, Enter goes to a neighbour."""
+    """Redraws when its size changes; arrows move between boxes, Enter goes to a neighbour."""
 
     DEFAULT_CSS = """
     NodeMap { height: 1fr; overflow-x: hidden; padding: 0 1; scrollbar-size-vertical: 1;

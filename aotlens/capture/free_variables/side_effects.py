@@ -236,7 +236,7 @@ def _existing_containers(
 def outer_changes(state: ReachableState, arguments: Container[int]) -> list[Change]:
     """Restore the state after a recording with these arguments, and return what it changed.
 
-    Without the lists of its weights that a package's layer makes again, since the call swaps them.
+    Without the lists of its weights that a package's layer rebuilds, since the call swaps them.
     """
     return [
         change

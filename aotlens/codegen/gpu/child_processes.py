@@ -100,7 +100,7 @@ def _work(job: Job[Any], answers: Connection, parent: int) -> None:
         try:
             for result in job.work():
                 answers.send_bytes(pickle.dumps([result]))
-        except Exception as error:  # noqa: BLE001 (the parent is told of every failure)
+        except Exception as error:  # noqa: BLE001 (the parent gets every failure)
             answers.send_bytes(pickle.dumps([ChildFailure(_failure_message(error))]))
         answers.send_bytes(pickle.dumps([]))  # the end
         status = 0

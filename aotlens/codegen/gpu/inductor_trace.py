@@ -123,7 +123,7 @@ class InductorTrace:
         more."""
         try:
             result = account()
-        except Exception as error:  # noqa: BLE001 (whatever operator we have not met; it is told)
+        except Exception as error:  # noqa: BLE001 (an operator that we have not met; it is reported)
             self.unknown.append(
                 f"what `{name}` reads, writes and computes is not known ({type(error).__name__}: {error})"
             )
@@ -162,7 +162,7 @@ def _added(origins: list[fx.Node]) -> str:
     if not origins:
         return "Inductor's scheduler adds it: no node of the graph asks for it"
     if any(SEEDS in node.name for node in origins):
-        return "Inductor draws a seed for the random numbers that its kernels draw"
+        return "Inductor takes a seed for the random numbers of its kernels"
     what = ", ".join(f"`{node.name}`" for node in origins[:3])
     return f"a pass of Inductor's over the graph adds it, as {what}"
 

@@ -1,6 +1,6 @@
 /* What stands below a table: lines, the neighbourhood of a node. */
 
-/** `act(link, jump)` is told of a line that the user picks. */
+/** `act(link, jump)` gets a line that the user picks. */
 function lineElement([parts, link, jump, wraps], act) {
   const element = make("div", wraps ? "wraps" : "");
   appendParts(element, parts);

@@ -112,7 +112,7 @@ function lineIndex(rows, side) {
 }
 
 class Table {
-  /** `chosen(row, table)` is told of the row that the user picks, `hovered(row)` of the one below the pointer. */
+  /** `chosen(row, table)` gets the row that the user picks, `hovered(row)` of the one below the pointer. */
   constructor(block, chosen, hovered) {
     this.block = block;
     this.rows = block.rows;

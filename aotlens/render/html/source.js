@@ -14,7 +14,7 @@ function runsOf(line) {
 }
 
 class Code {
-  /** `chosen(line)` is told of the 1-based line that the user picks. */
+  /** `chosen(line)` gets the 1-based line that the user picks. */
   constructor(element, chosen, hovered = () => {}) {
     this.text = { lines: [], problem: "" };
     this.highlights = new Map();

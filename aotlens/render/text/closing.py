@@ -9,7 +9,7 @@ from rich.text import Text
 
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.eager import NotCompiled
-from aotlens.model.report import Reuse, Target, Verdict
+from aotlens.model.report import CacheAnswer, Target, Verdict
 from aotlens.model.spans import location, shown_path
 from aotlens.render.text.layout import (
     KEEP,
@@ -40,7 +40,7 @@ from aotlens.view.quantities import (
 )
 from aotlens.view.recompiled_values import recompiled_values, value_words
 
-__all__ = ["detail_lines", "reuse_text", "timings_text"]
+__all__ = ["cache_text", "detail_lines", "timings_text"]
 
 _NAME = " " * 6
 _DETAIL_INDENT = " " * 10
@@ -51,16 +51,16 @@ def timings_text(target: Target) -> str:
     return timings_summary(target).replace(" ", KEEP).replace(f"{KEEP}·{KEEP}", f"{KEEP}· ")
 
 
-def reuse_text(reuse: Reuse) -> str:
+def cache_text(answer: CacheAnswer) -> str:
     """Return the use of the cache of compiled results."""
-    match reuse.outcome:
+    match answer.outcome:
         case "hit":
-            took = f": compiling it took {human_ms(reuse.cold_ms)}" if reuse.cold_ms is not None else ""
+            took = f": compiling it took {human_ms(answer.cold_ms)}" if answer.cold_ms is not None else ""
             return f"from the cache{took}"
         case "miss":
             return "stored in the cache for the next run"
         case _:
-            return f"not cached: {reuse.reason}"
+            return f"not cached: {answer.reason}"
 
 
 def detail_lines(graphs: Sequence[tuple[Target, Verdict | None]], width: int) -> Iterator[Text]:
@@ -72,8 +72,8 @@ def detail_lines(graphs: Sequence[tuple[Target, Verdict | None]], width: int) ->
         yield from paragraph(f"{counted(len(steps), 'wrapper step')}{names}", width, _DETAIL_INDENT)
         if target.timings_ms:
             yield from paragraph(timings_text(target), width, _DETAIL_INDENT, "dim")
-        if target.reuse is not None:
-            yield from paragraph(reuse_text(target.reuse), width, _DETAIL_INDENT, "dim")
+        if target.cache_answer is not None:
+            yield from paragraph(cache_text(target.cache_answer), width, _DETAIL_INDENT, "dim")
         if verdict is not None and len(graphs) > 1:
             for line in (verdict.headline, *verdict.details):
                 yield from paragraph(line, width, _DETAIL_INDENT)
@@ -280,21 +280,21 @@ def _shared_notes(verdicts: Sequence[Verdict]) -> list[str]:
 
 def _cache_lines(targets: Sequence[Target], width: int) -> Iterator[Text]:
     """Yield the use of the cache of compiled results, once for all targets."""
-    known = [target.reuse for target in targets if target.reuse is not None]
-    hits = [reuse for reuse in known if reuse.outcome == "hit"]
-    stored = sum(reuse.outcome == "miss" for reuse in known)
+    known = [target.cache_answer for target in targets if target.cache_answer is not None]
+    hits = [answer for answer in known if answer.outcome == "hit"]
+    stored = sum(answer.outcome == "miss" for answer in known)
     parts = []
     if hits:
-        cold_ms = sum(reuse.cold_ms or 0 for reuse in hits)
+        cold_ms = sum(answer.cold_ms or 0 for answer in hits)
         took = f", which took {human_ms(cold_ms)} to compile" if cold_ms else ""
         parts.append(f"{counted(len(hits), 'result')} from the cache{took}")
     if stored:
         parts.append(f"{counted(stored, 'result')} stored in the cache for the next run")
     if parts:
         yield from paragraph("; ".join(parts), width, "  ", "dim")
-    refused = [reuse.reason for reuse in known if reuse.outcome == "not kept"]
-    for reason in dict.fromkeys(refused):
-        count = counted(refused.count(reason), "result")
+    reasons = [answer.reason for answer in known if answer.outcome == "not stored"]
+    for reason in dict.fromkeys(reasons):
+        count = counted(reasons.count(reason), "result")
         yield from paragraph(f"{count} not cached: {reason}", width, "  ", "yellow")
 
 

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from aotlens.model.report import Guard, Input, Output, Site, SpecialOperator, Target
 from aotlens.model.spans import location
-from aotlens.model.target_facts import Left
+from aotlens.model.target_facts import SideEffect
 from aotlens.model.target_records import BUILT_IN
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.view.fold import Fold, fold
@@ -60,18 +60,18 @@ def output_lines(target: Target, width: int) -> Iterator[Text]:
 
 
 def side_effect_lines(target: Target, page: Page) -> Iterator[Text]:
-    """Yield what the function leaves outside of it; nothing where it leaves nothing."""
-    if not target.left:
+    """Yield the side effects of the function; nothing where it has none."""
+    if not target.side_effects:
         return
-    yield heading("Side effects", f"{len(target.left)} on each call")
-    shown = target.left[: page.most(len(target.left), FEW)]
+    yield heading("Side effects", f"{len(target.side_effects)} on each call")
+    shown = target.side_effects[: page.most(len(target.side_effects), FEW)]
     yield from table(
-        [_pair((row.place, row.handling), "yellow", row, page.width) for row in shown], page.width
+        [_pair((row.name, row.handling), "yellow", row, page.width) for row in shown], page.width
     )
-    yield from _rest(len(target.left) - len(shown), page)
+    yield from _rest(len(target.side_effects) - len(shown), page)
 
 
-def _pair(cells: tuple[str, str], style: str, row: Left | SpecialOperator, width: int) -> Row:
+def _pair(cells: tuple[str, str], style: str, row: SideEffect | SpecialOperator, width: int) -> Row:
     """Return a name and a word about it, with reason and location below."""
     return Row(cells, ("cyan", style), tuple(_details(row.reason, row.sites, width)))
 

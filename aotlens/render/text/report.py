@@ -273,9 +273,9 @@ def wrapper_lines(target: Target, page: Page) -> Iterator[Text]:
         for step in applied
     ]
     yield from table(rows, page.width)
-    spared = [step.name for step in target.wrapper.steps if not step.applied]
-    if spared and page.is_full:
-        yield from paragraph(f"not needed: {', '.join(spared)}", page.width, "  ", "dim")
+    unneeded = [step.name for step in target.wrapper.steps if not step.applied]
+    if unneeded and page.is_full:
+        yield from paragraph(f"not needed: {', '.join(unneeded)}", page.width, "  ", "dim")
 
 
 def stage_table(target: Target, width: int) -> Iterator[Text]:

@@ -39,7 +39,7 @@ def tradeoff_lines(partition: Partition, page: Page) -> Iterator[Text]:
 
 
 def _ends(rows: Sequence[FrontierRow], choices: int) -> str:
-    """Return `32 choices, from 1.7 MiB saved and 11.1 GFLOP computed again to 72.4 MiB and 0 FLOP`."""
+    """Return `32 choices, from 1.7 MiB saved and 11.1 GFLOP recomputed to 72.4 MiB and 0 FLOP`."""
     first, last = rows[0], rows[-1]
     least = f"{human_bytes(first.saved_bytes)} saved and {human_flops(first.recompute_flops)} recomputed"
     most = f"{human_bytes(last.saved_bytes)} and {human_flops(last.recompute_flops)}"

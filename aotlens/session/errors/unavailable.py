@@ -55,7 +55,7 @@ def missing_gpu_reason(error: BaseException, script: str) -> str:
     if emulated_gpu is not None:
         message = str(error).strip().partition("\n")[0].partition(". This could be")[0]
         return (
-            f"needs more of a GPU than `--gpu {emulated_gpu}` can pretend: {type(error).__name__}: {message}"
+            f"needs more of a GPU than `--gpu {emulated_gpu}` can emulate: {type(error).__name__}: {message}"
         )
     return (
         "asks for a GPU, and there is none here; `--gpu NAME` (h100, a100, …) goes on as if that one were"

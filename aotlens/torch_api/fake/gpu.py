@@ -183,10 +183,10 @@ def reject_fake_cuda_patches() -> Iterator[tuple[Any, str, Any, str]]:
     module: Any = sys.modules[FakeTensorMode.__module__]
     initialise = module.init_gpu_context
 
-    def refused(device: torch.device) -> None:
+    def no_context(device: torch.device) -> None:
         if device.type == "cuda":
             raise AssertionError("Torch not compiled with CUDA enabled")  # as it says of real ones
         initialise(device)
 
     why = "one that requires grad ends the process where no GPU is"
-    yield module, "init_gpu_context", refused, why
+    yield module, "init_gpu_context", no_context, why

@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 OWN_LOWERINGS = (
-    "a view's start, a mask's draw, draws and effects in order, the nodes of each kernel, a launch's name,"
-    " inputs that end"
+    "a view's start, a random mask, random operators and effects in order, the nodes of each kernel,"
+    " a launch's name, inputs that end"
 )
 """The changes below, in words: part of the key of Inductor's code in our cache."""
 

@@ -104,7 +104,7 @@ TRACE = Scope(
         Patch(
             Attribute("torch.autograd.function:FunctionCtx", "set_materialize_grads"),
             materialize_grads,
-            "which custom functions want None in place of zeros is decided here, and not told afterwards",
+            "which custom functions want None in place of zeros is decided here, and not reported later",
         ),
         Patch(Attribute("torch.random", "default_generator"), rng_state, _RNG),
         Patch(Attribute("torch.cuda", "get_rng_state"), device_rng_state("get_device_state"), _RNG),

@@ -35,7 +35,7 @@ def node_label(node: str, span: Span | None) -> str:
 
 
 def reason_text(value: SavedValue | RecomputedValue) -> str:
-    """Return `slow to compute again [costly]`; a report without codes has the words alone."""
+    """Return `slow to recompute [costly]`; a report without codes has the words alone."""
     return f"{value.reason} [{value.code}]" if value.code else value.reason
 
 
@@ -52,7 +52,7 @@ def why_text(value: SavedValue | RecomputedValue) -> str:
 
 
 def certificate_text(certificate: Certificate) -> str:
-    """Return `recomputing it would need addmm in self.mlp(x) (slow to compute again); the next cheapest
+    """Return `recomputing it would need addmm in self.mlp(x) (slow to recompute); the next cheapest
     …`."""
     parts = [forbidden_text(certificate), price_text(certificate)]
     return "; ".join(part for part in parts if part)
@@ -75,10 +75,10 @@ def price_text(certificate: Certificate) -> str:
         return "no other set provides all values that the backward reads"
     more = [human_bytes(size)] if size > 0 else []
     more += [human_flops(flops)] if flops > 0 else []
-    spared = [human_bytes(-size)] if size < 0 else []
-    spared += [human_flops(-flops)] if flops < 0 else []
+    gains = [human_bytes(-size)] if size < 0 else []
+    gains += [human_flops(-flops)] if flops < 0 else []
     costs = f"costs {' and '.join(more)} more" if more else "costs the same"
-    costs += f" and {' and '.join(spared)} less" if spared else ""
+    costs += f" and {' and '.join(gains)} less" if gains else ""
     instead = f", saving {listed(certificate.instead)} instead" if certificate.instead else ""
     return f"the next cheapest set {costs}{instead}"
 

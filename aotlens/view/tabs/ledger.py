@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from aotlens.model.report import Input, Left, Output, Site, Target
+from aotlens.model.report import Input, Output, SideEffect, Site, Target
 from aotlens.model.spans import line_of, line_text
 from aotlens.view.ledger import aliasing, handling, kind_name
 from aotlens.view.tabs.tables.rows import (
@@ -107,8 +107,8 @@ def output_listing(target: Target) -> Listing:
     return Listing(OUTPUT_COLUMNS, rows, "no outputs")
 
 
-def _side_effect_row(row: Left, target: Target) -> Iterator[Line]:
-    parts = (Part(row.place, "code"), Part(f"  {row.handling}", "mutation"), Part(f"  {row.reason}", "dim"))
+def _side_effect_row(row: SideEffect, target: Target) -> Iterator[Line]:
+    parts = (Part(row.name, "code"), Part(f"  {row.handling}", "mutation"), Part(f"  {row.reason}", "dim"))
     yield Line(parts, sites_link(row.sites), wrap=True)
     yield from site_lines(row.sites, "set by", target)
 
@@ -143,7 +143,7 @@ def output_details(record: Output, target: Target) -> Iterator[Line]:
         yield Line((Part(record.reason),), wrap=True)
     yield Line((Part(aliasing(target, record), "alias"),))
     yield from site_lines(record.sites, "created by", target)
-    for row in target.left:
+    for row in target.side_effects:
         if record.index in row.outputs:
             yield from _side_effect_row(row, target)
 

@@ -1,4 +1,4 @@
-/** What starts the server and what it is told at the start; nothing here needs an editor. */
+/** What starts the server and what it gets at the start; nothing here needs an editor. */
 
 export type CommandLine = readonly [string, ...string[]];
 

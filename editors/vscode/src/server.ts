@@ -200,7 +200,7 @@ function settings(): Record<string, unknown> {
   return chosenOnly(forServer(configuration), (name) => configuration.inspect(name) ?? {});
 }
 
-/** Beside the code that it tells of, and in one place for all of them. */
+/** Shows a document beside the code that it concerns; all of them share one column. */
 async function show(params: ShowDocumentParams): Promise<boolean> {
   const uri = vscode.Uri.parse(params.uri, true);
   const start = new vscode.Position(params.selection?.start.line ?? 0, 0);

@@ -68,7 +68,7 @@ def own_results(target: Target, seen: Observation) -> tuple[Output, ...]:
     """The results that the caller gets; not where storages are exchanged."""
     if any(row.mutates_storage_metadata for row in target.inputs):
         return ()
-    return tuple(row for row in target.outputs if not row.left)
+    return tuple(row for row in target.outputs if not row.is_side_effect)
 
 
 def wrong_output(row: Output, seen: Observation) -> list[str]:
@@ -91,7 +91,9 @@ def wrong_output(row: Output, seen: Observation) -> list[str]:
 
 def wrong_left(target: Target, seen: Observation) -> list[str]:
     """What the call leaves outside, by the user's name for the place; eager's list has no inputs."""
-    rows = [row for row in target.outputs if row.left and row.tensor and row.output_type != "is_input"]
+    rows = [
+        row for row in target.outputs if row.is_side_effect and row.tensor and row.output_type != "is_input"
+    ]
     found = []
     for name, facts in zip(seen.output_names, seen.outputs, strict=True):
         place, is_left, _ = name.partition(", left as ")
@@ -104,11 +106,15 @@ def wrong_left(target: Target, seen: Observation) -> list[str]:
         rows.remove(row)
         if row.requires_grad != facts.requires_grad:
             found.append(f"`{row.name}` requires_grad={row.requires_grad}, in eager {facts.requires_grad}")
-    named = {at for row in target.left for at in row.outputs}
+    named = {at for row in target.side_effects for at in row.outputs}
     found += [
-        f"`{row.name}` has no row of its own" for row in target.outputs if row.left != (row.index in named)
+        f"`{row.name}` has no row of its own"
+        for row in target.outputs
+        if row.is_side_effect != (row.index in named)
     ]
-    return found + [f"`{row.place}` is left, but no site says where" for row in target.left if not row.sites]
+    return found + [
+        f"`{row.name}` is left, but no site says where" for row in target.side_effects if not row.sites
+    ]
 
 
 def own_name(row: Output) -> str:

@@ -89,7 +89,7 @@ def test_fixes_that_passed_are_quick_fixes_until_an_edit(client: StrictClient, t
     edited = actions(client, uri, 6)
     assert TITLE in edited
     assert not [name for name in edited if name.startswith("tested:")]
-    assert run(client, "aotlens.tryFixes", uri)["failure"] == "refused"
+    assert run(client, "aotlens.tryFixes", uri)["failure"] == "not-run"
 
 
 @pytest.mark.rotates

@@ -192,7 +192,7 @@ def test_an_operator_that_its_author_marks() -> None:
         library.impl("hosted", lambda x: x.clone(), "CompositeExplicitAutograd")
         torch.library.register_fake("aotlens_tests::hosted", torch.empty_like, lib=library)
         found = verdict(lambda x: torch.ops.aotlens_tests.hosted(x) + 1, torch.randn(4))
-    assert [blocker.kind for blocker in found.blockers] == ["refused_operator"]
+    assert [blocker.kind for blocker in found.blockers] == ["unsupported_operator"]
 
 
 def every_blocker(x: Tensor, cache: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from aotlens.diagnostics.diagnose import diagnose
 from aotlens.diagnostics.findings import MIB, Limits
-from aotlens.model import BudgetResult, Diagnostic, Related, Spare, Target, Totals
+from aotlens.model import BudgetResult, Diagnostic, Related, Saving, Target, Totals
 from aotlens.model.source import Cost
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
@@ -38,7 +38,7 @@ def holding(*values: Any, **changes: Any) -> Target:
 
 def test_spares_of_a_loop_are_told_once() -> None:
     cause = span("cache.mul_(0.9)")
-    value = replace(VALUE, spare=Spare("precision", 2 * MIB, "it is made f32", cause))
+    value = replace(VALUE, saving=Saving("precision", 2 * MIB, "it is made f32", cause))
     assert found(holding(value, value), Limits(saved_bytes=1 << 40)) == [
         Diagnostic(
             "AL302",
@@ -53,14 +53,14 @@ def test_spares_of_a_loop_are_told_once() -> None:
 
 
 def test_a_small_spare_is_not_told() -> None:
-    assert found(holding(replace(VALUE, spare=Spare("mask", MIB - 1, "a mask")))) == []
-    share = replace(VALUE, spare=Spare("mask", MIB, "a mask"))
+    assert found(holding(replace(VALUE, saving=Saving("mask", MIB - 1, "a mask")))) == []
+    share = replace(VALUE, saving=Saving("mask", MIB, "a mask"))
     partition = replace(PARTITION, saved=(share,), saved_bytes=64 * MIB)
     assert found(replace(SAMPLE, partition=partition)) == []
 
 
 def test_dead_values_are_warnings() -> None:
-    dead = replace(VALUE, spare=Spare("dead", 4 * MIB, "nobody reads it"))
+    dead = replace(VALUE, saving=Saving("dead", 4 * MIB, "nobody reads it"))
     assert [(entry.code, entry.severity) for entry in found(holding(dead))] == [("AL304", "warning")]
 
 
@@ -118,7 +118,7 @@ def target_of(function: Callable[..., Any], *args: Tensor, policy: str = "min-cu
     return compile_direct(function, args, {}, CompileOptions(backend="eager", policy=policy)).target()
 
 
-LOW = Limits(saved_bytes=1 << 40, spare_bytes=1, spare_share=0)
+LOW = Limits(saved_bytes=1 << 40, saving_bytes=1, saving_share=0)
 
 
 def noisy(x: Tensor) -> Tensor:

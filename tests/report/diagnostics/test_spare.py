@@ -14,7 +14,7 @@ from aotlens.model import Target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 
-LOW = Limits(spare_bytes=1, spare_share=0)
+LOW = Limits(saving_bytes=1, saving_share=0)
 
 
 def leaf(*shape: int) -> Tensor:
@@ -28,7 +28,7 @@ def target_of(function: Callable[..., Any], *args: Tensor, policy: str = "min-cu
 
 def spares(target: Target) -> list[tuple[str, int]]:
     assert target.partition is not None
-    return [(value.spare.kind, value.spare.bytes) for value in target.partition.saved if value.spare]
+    return [(value.saving.kind, value.saving.bytes) for value in target.partition.saved if value.saving]
 
 
 def told(target: Target) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from aotlens.model.eager import NotCompiled
 from aotlens.model.report import GraphId, Span, Target, Verdict
-from aotlens.model.target_facts import Reuse
+from aotlens.model.target_facts import CacheAnswer
 from aotlens.render.text.closing import Closing, closing_text, print_closing
 from aotlens.render.text.layout import path_end
 from aotlens.view.functions import by_function
@@ -42,7 +42,9 @@ def compiled(frame: int, compilation: int, line: int | None = None) -> Target:
         inputs=(replace(first, tensor=replace(first.tensor, shape=(8 * (compilation + 1), 16))), *rest),
         partition=replace(BLOCK.partition, saved_bytes=8192 * (compilation + 1)),
         graph=GraphId(frame, compilation),
-        reuse=Reuse("hit", cold_ms=2000.0) if frame == 0 else Reuse("not kept", "it calls a custom operator"),
+        cache_answer=CacheAnswer("hit", cold_ms=2000.0)
+        if frame == 0
+        else CacheAnswer("not stored", "it calls a custom operator"),
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from aotlens.model import Edit, Memory, Site, Span
 from aotlens.model.edits import edited
-from aotlens.model.report import Guard, Left
+from aotlens.model.report import Guard, SideEffect
 from aotlens.model.spans import file_key
 from aotlens.view.ledger import aliasing
 from aotlens.view.plots import bar, plot
@@ -241,16 +241,16 @@ def test_what_is_left_outside_has_its_place_and_line() -> None:
     target = sample_report().targets[0]
     asked = Span(str(MODEL), 3, 4, 3, 8)
     reason = "each call binds it to the new value"
-    left = Left("self.last", "bound", (0,), reason, (Site(asked, "self.last"),))
-    first = replace(target.outputs[0], name="self.last", left=True)
-    target = replace(target, left=(left,), outputs=(first, *target.outputs[1:]))
+    left = SideEffect("self.last", "bound", (0,), reason, (Site(asked, "self.last"),))
+    first = replace(target.outputs[0], name="self.last", is_side_effect=True)
+    target = replace(target, side_effects=(left,), outputs=(first, *target.outputs[1:]))
     shown = [line.text for line in output_details(first, target)]
     assert shown[-2:] == [
         f"self.last  bound  {reason}",
         "set by self.last  line 3  ",
     ]
     assert "side effect" in aliasing(target, first)
-    hover = expression_text(Spot(target, asked, outputs=[first], left=[left]))
+    hover = expression_text(Spot(target, asked, outputs=[first], side_effects=[left]))
     assert hover == (f"stored in `self.last`\n\nSide effects:\n- `self.last` (bound): {reason}")
 
 

@@ -90,7 +90,10 @@ def _numbers() -> Iterator[Replacement]:
         "the original leaves a float that a kernel is given as Python's",
     )
     yield Replacement(
-        builder, "create_assert", assert_in_kernel, "tells the kernel's assertions from the interpreter's own"
+        builder,
+        "create_assert",
+        assert_in_kernel,
+        "distinguishes the kernel's assertions from the interpreter's own",
     )
     options = replace(interpreter.interpreter_builder.options, debug=True, sanitize_overflow=False)
     yield Replacement(
@@ -116,7 +119,7 @@ def _accesses(memory: Memory) -> Iterator[Replacement]:
 def _random_functions(random_numbers: RandomNumbers) -> Iterator[Replacement]:
     import triton.language as tl
 
-    reason = "the numbers that are drawn are compared between forward and backward, and with their law"
+    reason = "random numbers are compared between forward and backward, and with their law"
     helpers = interpreting_modules().helpers
     for owner, names in ((tl, RANDOM_FUNCTIONS), (helpers, RANDOM_HELPERS)):
         for name, kind in names:

@@ -221,11 +221,11 @@ def mode_fact(report: Report, target: Target) -> Line:
 
 def ledger_facts(target: Target) -> Iterator[Line]:
     yield ledger_fact("inputs", tuple(kind_name(row.kind) for row in target.inputs), mutated_part(target))
-    returned = tuple("output" for row in target.outputs if not row.left)
+    returned = tuple("output" for row in target.outputs if not row.is_side_effect)
     yield ledger_fact("outputs", returned, aliased_part(target))
-    if target.left:
-        left = Part(short_list([row.place for row in target.left]), "mutation")
-        yield fact("left", left, Part(" outside", "dim"), jump=Jump("ledger"))
+    if target.side_effects:
+        names = Part(short_list([row.name for row in target.side_effects]), "mutation")
+        yield fact("effects", names, Part(" on each call", "dim"), jump=Jump("ledger"))
 
 
 def further_facts(target: Target) -> Iterator[Line]:

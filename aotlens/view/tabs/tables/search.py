@@ -69,7 +69,7 @@ def ledger_names(target: Target) -> Iterator[Named]:
     for entry in target.inputs:
         yield Named(entry.name, kind_name(entry.kind), Jump("ledger", f"input:{entry.index}"))
     for output in target.outputs:
-        kind = "side effect" if output.left else "result"
+        kind = "side effect" if output.is_side_effect else "result"
         yield Named(output.name, kind, Jump("ledger", f"output:{output.index}"))
 
 

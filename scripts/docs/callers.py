@@ -1,0 +1,88 @@
+"""Write docs/architecture/callers.md: which module uses what of another package, from the imports.
+
+python -m scripts.docs.callers
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+PAGE = Path("docs/architecture/callers.md")
+PRODUCT = ("aotlens", "tui", "lsp_server")
+MOST_CALLERS = 4
+"""More modules that use one name are counted."""
+INTRODUCTION = """# Who calls it
+
+For each file, what other packages import from it, and where. A name that is not listed is used within its
+package only, or through an object that a listed function returns. `python -m scripts.docs.callers` makes the
+page from the imports; what each file holds is on the page of its package ([index](index.md)).
+"""
+
+Callers = dict[str, dict[str, dict[str, list[str]]]]
+"""By package, file and name: the modules of other packages that import the name."""
+
+
+def page() -> str:
+    """Return the text of the page."""
+    parts = [INTRODUCTION]
+    for package, files in sorted(callers().items()):
+        parts += [f"## `{package}/`\n", "| file | name: used in |", "|---|---|"]
+        parts += [f"| `{file}` | {_names(names)} |" for file, names in sorted(files.items())]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def callers() -> Callers:
+    """Return what the product's packages import from each other."""
+    uses: Callers = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for path in sorted(path for folder in PRODUCT for path in Path(folder).rglob("*.py")):
+        for source, name in _imports(path):
+            package = _package(source)
+            if package is not None and package != _package(path):
+                file = str(source.relative_to(package))
+                users = uses[package][file][name]
+                users += [caller] if (caller := _shown(path)) not in users else []
+    return uses
+
+
+def _imports(path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the module and the name of each import from the product."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PRODUCT:
+            folder = Path(*node.module.split("."))
+            for alias in node.names:
+                module = folder / f"{alias.name}.py"
+                if module.exists():
+                    yield module, "the module"
+                elif folder.with_suffix(".py").exists():
+                    yield folder.with_suffix(".py"), alias.name
+                elif (folder / "__init__.py").exists():
+                    yield folder / "__init__.py", alias.name
+
+
+def _package(path: Path) -> str | None:
+    """Return the package that a page of the architecture covers; None for modules beside the packages."""
+    if path.parts[0] != "aotlens":
+        return path.parts[0]
+    return "/".join(path.parts[:2]) if len(path.parts) > 2 else None
+
+
+def _shown(path: Path) -> str:
+    return str(
+        path.with_suffix("").relative_to("aotlens") if path.parts[0] == "aotlens" else path.with_suffix("")
+    )
+
+
+def _names(names: dict[str, list[str]]) -> str:
+    return "; ".join(f"`{name}`: {_users(users)}" for name, users in sorted(names.items()))
+
+
+def _users(users: list[str]) -> str:
+    more = len(users) - MOST_CALLERS
+    shown = ", ".join(users[:MOST_CALLERS])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
