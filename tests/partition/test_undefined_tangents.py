@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, fx
+from torch.testing._internal.two_tensor import TwoTensor
 
 import aotlens
 from aotlens.frontends.dynamo import dynamo_backend
@@ -61,7 +62,7 @@ def test_where_zeros_do_nothing_is_chosen() -> None:
         "zeros for an undefined tangent of `out[1]` would be multiplied by a value that may be infinite"
         in step.reason
     )
-    assert [site.span.line for site in step.sites] == [20, 20]
+    assert [site.span.line for site in step.sites] == [21, 21]
 
 
 def test_an_exported_module_tells_of_what_zeros_make() -> None:
@@ -84,3 +85,23 @@ def test_a_result_from_disk_has_it_too(tmp_path: Path, monkeypatch: pytest.Monke
         loss, _ = torch.compile(loss_and_another, backend=backend)(x, y)
         (found,) = torch.autograd.grad(loss, [x])
         assert torch.equal(found, y)
+
+
+def root_beside_an_output_that_fails(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    hidden = x.sigmoid()
+    failing = hidden * 1.0
+    hidden.mul_(2)
+    return failing, y.log(), (y * y).sqrt()
+
+
+@pytest.mark.parametrize("wanted", [1, 2])
+def test_tangents_are_counted_from_the_first_output_also_if_its_backward_fails(wanted: int) -> None:
+    x, y = torch.tensor([0.0, 1.0], requires_grad=True), torch.tensor([0.0, 4.0])
+    wrapper = TwoTensor(y, y + 5 * y.sign()).requires_grad_()
+    compiled = aotlens.compile(root_beside_an_output_that_fails, options=CompileOptions(backend="eager"))
+    gradients = []
+    for fn in (root_beside_an_output_that_fails, compiled):
+        output = fn(x, wrapper)[wanted]
+        (gradient,) = torch.autograd.grad([output], [wrapper], [torch.ones_like(output)])
+        gradients.append((gradient.a, gradient.b))
+    torch.testing.assert_close(gradients[1], gradients[0], equal_nan=True)

@@ -250,22 +250,27 @@ class PartialBackward:
 
     def _by_backend(self, defined: DefinedTangents) -> PartialBackwardGraph:
         """Return the part of the backward that the defined tangents need, compiled by the backend."""
-        backward, like = self._parts.backward, iter(self._parts.joint.wrapped_tangents)
+        backward, joint = self._parts.backward, self._parts.joint
         assert backward is not None  # written for training only
         nodes = iter(
             [graph_input.node for graph_input in backward.inputs if isinstance(graph_input.slot, Tangent)]
         )
-        missing = set[int]()
-        for is_defined in defined:
-            wrapped = next(like)
+        received = [
+            index for index in range(len(joint.wrapped_tangents)) if index not in joint.failing_tangents
+        ]
+        missing, defined_indices = set[int](), set[int]()
+        for index, is_defined in zip(received, defined, strict=True):
+            wrapped = joint.wrapped_tangents[index]
             inner_nodes = [next(nodes) for _ in (wrapped.nodes() if wrapped is not None else (None,))]
-            missing |= set() if is_defined else set(map(id, inner_nodes))
-        indices, dependence = (
-            {index for index, is_defined in enumerate(defined) if is_defined},
-            self._parts.joint.tangents_by_gradient,
-        )
+            if is_defined:
+                defined_indices.add(index)
+            else:
+                missing |= set(map(id, inner_nodes))
+        dependence = joint.tangents_by_gradient
         program = without_tangents(
-            backward, missing, lambda slot: bool(indices & dependence.get((type(slot), slot.index), set()))
+            backward,
+            missing,
+            lambda slot: bool(defined_indices & dependence.get((type(slot), slot.index), set())),
         )
         return PartialBackwardGraph(
             defined,
