@@ -99,9 +99,9 @@ def test_tangents_are_counted_from_the_first_output_also_if_its_backward_fails(w
     x, y = torch.tensor([0.0, 1.0], requires_grad=True), torch.tensor([0.0, 4.0])
     wrapper = TwoTensor(y, y + 5 * y.sign()).requires_grad_()
     compiled = aotlens.compile(root_beside_an_output_that_fails, options=CompileOptions(backend="eager"))
-    gradients = []
+    gradients: list[Any] = []
     for fn in (root_beside_an_output_that_fails, compiled):
         output = fn(x, wrapper)[wanted]
-        (gradient,) = torch.autograd.grad([output], [wrapper], [torch.ones_like(output)])
-        gradients.append((gradient.a, gradient.b))
-    torch.testing.assert_close(gradients[1], gradients[0], equal_nan=True)
+        gradients += torch.autograd.grad([output], [wrapper], [torch.ones_like(output)])
+    expected, actual = ((gradient.a, gradient.b) for gradient in gradients)
+    torch.testing.assert_close(actual, expected, equal_nan=True)

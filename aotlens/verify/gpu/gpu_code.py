@@ -296,8 +296,8 @@ def _unmatched(replay: RandomReplay, random_numbers: Sequence[RandomNumbersOfSee
     if replay.used == len(random_numbers):
         return ""
     return (
-        f"values were not compared: the program draws {replay.used} times and its kernels"
-        f" {len(random_numbers) - random_numbers.count(None)} times"
+        f"values were not compared: the program has {replay.used} random operators and its kernels"
+        f" {len(random_numbers) - random_numbers.count(None)}"
     )
 
 
