@@ -193,7 +193,7 @@ def example_value(number: Any) -> Any:
 def dimension_order(tensor: Any) -> list[int]:
     """Return the dimensions from the largest stride to the smallest; symbols have example values.
 
-    A stride that only the data tell counts as the largest: it is a multiple of a data-dependent size.
+    A data-dependent stride counts as the largest: it is a multiple of a data-dependent size.
     """
     strides = [example_value(stride) for stride in tensor.stride()]
     return sorted(range(tensor.dim()), key=lambda dim: -inf if strides[dim] is None else -strides[dim])

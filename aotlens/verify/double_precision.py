@@ -16,7 +16,7 @@ from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Observation, Probe
 from aotlens.verify.tensors.clone import Cloner, whole_storage
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies
-from aotlens.verify.tensors.same_numbers import Draw, Replay
+from aotlens.verify.tensors.same_numbers import RandomResult, Replay
 
 AFFORDABLE_BYTES = 1 << 30
 """Upper limit for the inputs of a call in double precision; larger calls have no reference."""
@@ -57,13 +57,13 @@ def _wider(value: Any) -> Any:
 def in_double(
     prepared: PreparedCall,
     call: Callable[..., Any],
-    numbers: Sequence[Draw] | None = None,
+    numbers: Sequence[RandomResult] | None = None,
     state: Sequence[Tensor] = (),
 ) -> Observation | None:
     """Observe the same call in double precision; None if it needs too much memory or cannot be made.
 
     A callable that holds tensors itself is copied with them; for any other, `call` is used.  `numbers` are
-    the random numbers that it draws in its own precision; None if it draws none.  The `state` tensors are
+    the random numbers of its run in its own precision; None if it has none.  The `state` tensors are
     restored afterwards.
     """
     wide = copy_in_double(prepared)

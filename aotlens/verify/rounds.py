@@ -23,7 +23,7 @@ from aotlens.verify.rounding import (
 )
 from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
 from aotlens.verify.tensors.random_arguments import with_random_values
-from aotlens.verify.tensors.same_numbers import Draw, Drawing
+from aotlens.verify.tensors.same_numbers import RandomRecorder, RandomResult
 
 RANDOM_ROUNDS = 1
 """Rounds on random arguments."""
@@ -115,11 +115,11 @@ def _reference(sides: Sides, prepared: PreparedCall, expected: Observation) -> R
     return reference or last_digit_reference(expected, in_changed_digits(called, call, state))
 
 
-def _numbers(sides: Sides, prepared: PreparedCall) -> Sequence[Draw]:
-    """Return the random numbers that eager draws in the call and its backward."""
-    with Drawing() as drawing:
+def _numbers(sides: Sides, prepared: PreparedCall) -> Sequence[RandomResult]:
+    """Return the random numbers of eager in the call and its backward."""
+    with RandomRecorder() as recorder:
         sides.run(prepared, sides.eager, WITHOUT_WRITES)
-    return drawing.numbers
+    return recorder.numbers
 
 
 def _without_harmless(verification: Verification) -> Verification:

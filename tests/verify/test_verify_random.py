@@ -18,7 +18,7 @@ from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Observation, TensorFacts
 from aotlens.verify.random_numbers import NOT_COMPARED
 from aotlens.verify.tensors.prepared_call import copies, prepare_call
-from aotlens.verify.tensors.same_numbers import Draw, Drawing
+from aotlens.verify.tensors.same_numbers import RandomRecorder, RandomResult
 from tests.programs.program import leaf, plain
 
 aten = torch.ops.aten
@@ -88,11 +88,11 @@ def of_another_dtype(x: Tensor) -> Tensor:
     return x * torch.randint_like(x, 5) + torch.rand(8, 8).bfloat16() + torch.randperm(8)
 
 
-def both(fn: Callable[..., Tensor], x: Tensor) -> tuple[Observation, list[Draw], Observation | None]:
+def both(fn: Callable[..., Tensor], x: Tensor) -> tuple[Observation, list[RandomResult], Observation | None]:
     """The call, what it drew, and the call in double precision."""
     called = prepare_call(fn, (x,))
     torch.manual_seed(0)
-    with Drawing() as drawing:
+    with RandomRecorder() as drawing:
         (own,) = copies(called, 1)
         observation = observe_alone(own, WITHOUT_WRITES)
     torch.manual_seed(1)  # the numbers are replayed, not drawn again

@@ -1,6 +1,6 @@
 """Make a call again with the random numbers of an earlier one, in another precision.
 
-A generator gives other numbers in double precision.  Invariant: an operator that draws and computes at once,
+A generator gives other numbers in double precision.  Invariant: an operator that also computes something,
 such as attention with dropout, is not replayed, and the call then has no reference.
 """
 
@@ -17,7 +17,7 @@ from aotlens.torch_api.operators import pytree
 
 aten = torch.ops.aten
 
-DRAWING = frozenset(
+RANDOM_NUMBERS = frozenset(
     {
         "bernoulli", "bernoulli_", "binomial", "cauchy_", "exponential_", "geometric_", "log_normal_",
         "multinomial", "normal", "normal_", "poisson", "rand", "rand_like", "randint", "randint_like",
@@ -27,18 +27,18 @@ DRAWING = frozenset(
 """Operators whose result is random numbers and nothing else."""
 
 
-Draw = tuple[Any, Tensor | None]
+RandomResult = tuple[Any, Tensor | None]
 """A random operator with its numbers; None where it also computes something."""
 
 
-class Drawing(TorchDispatchMode):
-    """A mode that records what each random operator draws."""
+class RandomRecorder(TorchDispatchMode):
+    """A mode that records the result of each random operator."""
 
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.numbers: list[Draw] = []
+        self.numbers: list[RandomResult] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -50,15 +50,15 @@ class Drawing(TorchDispatchMode):
 class Replay:
     """The recorded numbers, to be taken one by one."""
 
-    def __init__(self, numbers: Sequence[Draw]) -> None:
+    def __init__(self, numbers: Sequence[RandomResult]) -> None:
         self._remaining = deque(numbers)
         self.is_complete = True
         """Whether every random operator so far had its numbers."""
 
     def result(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of the next random operator."""
-        drawn, numbers = self._remaining.popleft() if self._remaining else (func, None)
-        if drawn is not func or numbers is None:
+        recorded, numbers = self._remaining.popleft() if self._remaining else (func, None)
+        if recorded is not func or numbers is None:
             self.is_complete = False
             return func(*args, **kwargs)
         if func is aten.native_dropout.default:
@@ -74,7 +74,7 @@ def _numbers(func: Any, result: Any) -> Tensor | None:
         return result[1].clone()
     tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
     name = func._schema.name.split("::")[1]
-    return tensors[0].clone() if name in DRAWING and len(tensors) == 1 else None
+    return tensors[0].clone() if name in RANDOM_NUMBERS and len(tensors) == 1 else None
 
 
 def _dropout(args: tuple[Any, ...], mask: Tensor) -> tuple[Tensor, Tensor]:
