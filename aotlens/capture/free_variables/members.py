@@ -6,16 +6,13 @@ from dis import opmap
 from types import CodeType, FunctionType
 from typing import Any
 
+import torch
+
 from aotlens.capture.free_variables.namespaces import has_slots
 from aotlens.capture.provenance.frames import is_first_party_file
 
-STORE_ATTR = opmap["STORE_ATTR"]
 STORES = frozenset(opmap[name] for name in ("STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF"))
 """Instructions that bind an attribute, a global or a closure variable."""
-
-
-BINDERS = frozenset({"setattr", "register_buffer", "register_parameter", "_buffers", "_parameters"})
-"""Names by which code binds a layer's attributes, besides assignments."""
 
 
 def is_user_class(kind: type) -> bool:
@@ -31,18 +28,6 @@ def defaults_of(function: FunctionType) -> dict[str, Any]:
         function.__code__.co_varnames[: function.__code__.co_argcount][-len(defaults) :] if defaults else ()
     )
     return {**dict(zip(named, defaults, strict=True)), **(function.__kwdefaults__ or {})}
-
-
-def binds_attributes(code: CodeType) -> bool:
-    """Return True if a call may run the code and bind an attribute, buffer or parameter of an object.
-
-    A constructor binds only attributes of its own new object.
-    """
-    if code.co_name == "__init__":
-        return False
-    inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    named = not BINDERS.isdisjoint(code.co_names)
-    return named or STORE_ATTR in code.co_code[::2] or any(map(binds_attributes, inner))
 
 
 def inner_codes(code: CodeType) -> Iterator[CodeType]:
@@ -71,3 +56,15 @@ def names_of(code: CodeType | None) -> frozenset[str]:
         return frozenset()
     inner = (names_of(const) for const in code.co_consts if isinstance(const, CodeType))
     return frozenset(code.co_names).union(*inner)
+
+
+def package_names_of(kind: type) -> frozenset[str]:
+    """Return the names in packages' code of a class and its bases, without `object` and `nn.Module`."""
+    return frozenset[str]().union(
+        *(
+            names_of(getattr(function_of(member), "__code__", None))
+            for base in kind.__mro__
+            if base not in (object, torch.nn.Module) and not is_user_class(base)
+            for member in vars(base).values()
+        )
+    )
