@@ -7,7 +7,7 @@ import torch
 
 from aotlens.ir.program import Node
 
-_NUMBERED = re.compile(r"(out|base|views|new|arrives|leaf|version|updated|saved|plain|same|part|s|u|zf)_?\d+")
+_NUMBERED = re.compile(r"(out|base|views|new|defined|leaf|version|updated|saved|plain|same|part|s|u|zf)_?\d+")
 """Numbered names in the wrapper's lines (outputs, bases, …) and symbols of sizes."""
 
 _FIXED = frozenset(

@@ -139,8 +139,8 @@ BIND_INPUTS = """
 def bind(module):
     # `call` with the tensors of a module like the one that was captured, read from it at each call
     def call_module(*args):
-        tensors, given = {**dict(module.named_parameters()), **dict(module.named_buffers())}, iter(args)
-        return call(*[next(given) if name is None else tensors[name] for name in INPUTS])
+        tensors, arguments = {**dict(module.named_parameters()), **dict(module.named_buffers())}, iter(args)
+        return call(*[next(arguments) if name is None else tensors[name] for name in INPUTS])
 
     return call_module
 """

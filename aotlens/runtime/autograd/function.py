@@ -281,8 +281,8 @@ def _write_graph_inputs(
     builder.add(f"inputs = [{', '.join([*tensors, *numbers, *tangents])}]")
     if code.donated:
         if_kept = builder.block("if torch._C._autograd._get_current_graph_task_keep_graph():")
-        with if_kept, builder.block(f"for at in {code.donated}:"):
-            builder.add("inputs[at] = inputs[at].clone()  # the graph overwrites it, and may run again")
+        with if_kept, builder.block(f"for index in {code.donated}:"):
+            builder.add("inputs[index] = inputs[index].clone()  # the graph overwrites it, and may run again")
     if tensors:
         builder.add("ctx.maybe_clear_saved_tensors()")
     builder.add(f"del {', '.join(tangents)}")

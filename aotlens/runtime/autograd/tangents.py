@@ -33,20 +33,20 @@ from aotlens.runtime.tensor_guards import lazy_bits
 
 COERCION = """
 def fitting_tangent(tangent, kind, context, name):
-    found = type(tangent)
-    wraps = hasattr(found, "__tensor_flatten__")
+    actual = type(tangent)
+    wraps = hasattr(actual, "__tensor_flatten__")
     metadata = tangent.__tensor_flatten__()[1] if wraps else None
-    if (found is kind if wraps else kind is torch.Tensor) and metadata == context:
+    if (actual is kind if wraps else kind is torch.Tensor) and metadata == context:
         return tangent
     coerce = getattr(tangent, "__coerce_same_metadata_as_tangent__", None)
     if coerce is not None:
-        coerced = coerce(context) if found is kind else coerce(context, kind)
+        coerced = coerce(context) if actual is kind else coerce(context, kind)
         if coerced is not None:
             return coerced
     raise RuntimeError(
         "During the backward, we encountered a tensor subclass where we guessed its metadata incorrectly. "
         f"The gradient of `{name}` was expected as {kind.__name__} with metadata {context}, and came as "
-        f"{found.__name__} with metadata {metadata}: {found.__name__} must implement "
+        f"{actual.__name__} with metadata {metadata}: {actual.__name__} must implement "
         "__coerce_same_metadata_as_tangent__"
     )
 """

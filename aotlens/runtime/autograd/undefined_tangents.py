@@ -42,7 +42,7 @@ def write_undefined_checks(
         parts, [tangent for tangent in tangents if tangent.differentiable], len(received)
     )
     named = {
-        condition: f"arrives_{index}" for index, condition in enumerate(dict.fromkeys(conditions.values()))
+        condition: f"defined_{index}" for index, condition in enumerate(dict.fromkeys(conditions.values()))
     }
     with builder.step("materialise zeros", _reason(parts, several, fills, conditions)):
         if several and not fills:
@@ -167,7 +167,7 @@ def write_undefined_error(builder: TextBuilder, parts: Partitioned, graph: str) 
         return
     reason = _recording_obstacle(parts)
     builder.add("", "")
-    with builder.block(f"def {BOUND_NAME}(arrived):"):
+    with builder.block(f"def {BOUND_NAME}(defined):"):
         if not parts.joint.user_grad_sources:
             _write_zeros_instead(builder, parts, graph)
             return
