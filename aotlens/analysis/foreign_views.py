@@ -41,7 +41,7 @@ def check_view_storage(captured: Captured, value: Any) -> None:
         and gradient_sizes(autograd_base) != tuple(autograd_base.shape)
     ):
         raise unsupported("storage-of-other-sizes", span_of_storage_swap(captured, autograd_base))
-    is_input = any(captured_input.argument is autograd_base for captured_input in captured.inputs)
+    is_input = captured.input_of(autograd_base) is not None
     if not is_input and recorded.tracked(autograd_base).storage is not recorded.tracked(value).storage:
         raise unsupported("view-before-storage-swap", span_of_storage_swap(captured, autograd_base))
     return None
@@ -79,10 +79,8 @@ def _can_view_before_detach(captured: Captured, value: Any) -> bool:
     base, storage = captured.exit_of(value).view_base, captured.recorded.tracked(value).storage
     if captured.recorded.tracked(base).storage is not storage or storage.metadata_mutations:
         return False
-    is_input = (
-        any(captured_input.argument is base for captured_input in captured.inputs) and not base.requires_grad
-    )
-    return is_input and not any(write.grad_enabled for write in storage.writes)
+    is_input = captured.input_of(base) is not None
+    return is_input and not base.requires_grad and not any(write.grad_enabled for write in storage.writes)
 
 
 def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, value: Any) -> None:

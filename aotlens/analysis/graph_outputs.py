@@ -134,7 +134,7 @@ def graph_output(captured: Captured, builder: Builder, index: int) -> OutputAlia
         reason=reason,
         value=node,
         requires_grad=at_exit.requires_grad,
-        is_new_leaf=at_exit.requires_grad and at_exit.grad_fn is None,
+        is_leaf=at_exit.requires_grad and at_exit.grad_fn is None,
         tensor=value,
     )
 

@@ -3,19 +3,16 @@
 Invariant: where a mutation happens depends on the diff alone, which `_placement` lists case by case.
 """
 
-from dataclasses import replace
-
 from aotlens.analysis.input_checks import check_input
 from aotlens.analysis.input_diff import InputDiff, diff_input, geometry_after
 from aotlens.analysis.input_reads import is_read
-from aotlens.analysis.records import InputAliasInfo, MutationType
-from aotlens.analysis.storage_swaps import StorageSwaps
+from aotlens.analysis.records import InputAliasInfo, MutationType, StorageSwap
 from aotlens.capture.builder import Builder
 from aotlens.capture.records import AutogradChange, Captured
 
 
 def analyse_inputs(
-    captured: Captured, builder: Builder, keep_mutations: bool, storage_swaps: StorageSwaps
+    captured: Captured, builder: Builder, keep_mutations: bool, storage_swaps: dict[int, StorageSwap]
 ) -> tuple[InputAliasInfo, ...]:
     """Return one record per flat input, then one per synthetic base.
 
@@ -27,7 +24,7 @@ def analyse_inputs(
         if captured_input.storage is None or captured_input.duplicate_of is not None:
             alias_infos.append(InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to"))
             continue
-        diff = diff_input(captured, builder, index, storage_swaps.by_input.get(index))
+        diff = diff_input(captured, builder, index, storage_swaps.get(index))
         check_input(diff)
         alias_infos.append(_alias_info(index, diff, keep_mutations))
     return tuple(alias_infos)
@@ -35,37 +32,31 @@ def analyse_inputs(
 
 def _alias_info(index: int, diff: InputDiff, keep_mutations: bool) -> InputAliasInfo:
     mutation_type, reason = _placement(diff, keep_mutations)
+    mutates_data, writes_itself = diff.value is not None, diff.base is None and diff.swap is None
     moves_memory = diff.geometry is not None or diff.swap is not None or diff.storage.new_bytes is not None
-    info = InputAliasInfo(
+    return InputAliasInfo(
         index=index,
         mutation_type=mutation_type,
         reason=_reason(index, diff, reason),
+        hidden_from_autograd=mutates_data and writes_itself and diff.version_bumps == 0,
+        under_no_grad=mutates_data and {write.grad_enabled for write in diff.writes} == {False},
         version_bumps=diff.version_bumps,
+        new_geometry=diff.geometry,
+        is_view=diff.is_written and _is_view_with_grad_fn(diff),
+        metadata_mutated_without_grad=diff.geometry is not None
+        and not any(move.grad_enabled for move in diff.own_mutations),
+        seen_by_autograd=mutates_data and diff.seen_by_autograd,
+        value=diff.value,
         writes=(
             *(diff.writes if diff.is_written or diff.swap is not None else ()),
             *(diff.mutations if moves_memory else ()),
         ),
+        base=diff.base if diff.is_written else None,
         storage_swap=diff.swap,
-        storage_bytes=diff.storage.new_bytes if diff.base is None else None,
         autograd=diff.autograd,
-    )
-    if not diff.is_written:
-        return info
-    mutates_data, writes_itself = diff.value is not None, diff.base is None and diff.swap is None
-    modes = {write.grad_enabled for write in diff.writes}
-    return replace(
-        info,
-        base=diff.base,
-        value=diff.value,
-        mutates_data=mutates_data,
-        seen_by_autograd=mutates_data and diff.seen_by_autograd,
-        hidden_from_autograd=mutates_data and writes_itself and diff.version_bumps == 0,
-        under_no_grad=mutates_data and modes == {False},
-        new_geometry=diff.geometry,
-        metadata_mutated_without_grad=diff.geometry is not None
-        and not any(move.grad_enabled for move in diff.own_mutations),
-        is_view=_is_view_with_grad_fn(diff),
-        is_resized=diff.storage.is_enlarged and diff.swap is None,
+        is_resized=diff.is_written and diff.storage.is_enlarged and diff.swap is None,
+        storage_bytes=diff.storage.new_bytes if diff.base is None else None,
+        is_reshaped_leaf=_is_reshaped_leaf(diff),
     )
 
 
@@ -102,6 +93,13 @@ def _reason(index: int, diff: InputDiff, reason: str) -> str:
             break
     is_named = diff.autograd is AutogradChange.NONE or reason.startswith(diff.autograd.value)
     return reason if is_named else f"{reason}; {diff.autograd.value}"
+
+
+def _is_reshaped_leaf(diff: InputDiff) -> bool:
+    """Return True if it is a leaf whose sizes differ, so that its gradient has other sizes after the call."""
+    has_gradient = diff.input.gradient_leaf is diff.argument
+    moves = diff.geometry is not None or diff.swap is not None
+    return moves and has_gradient and diff.input.at_exit.geometry.size != tuple(diff.input.fake.shape)
 
 
 def _is_view_with_grad_fn(diff: InputDiff) -> bool:

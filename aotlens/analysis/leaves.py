@@ -4,12 +4,14 @@ Invariant: the wrapper regenerates such a view from the leaf that it returns, so
 that leaf.
 """
 
+from itertools import islice
 from typing import Any
 
 import torch
 
 from aotlens.analysis.output_diff import Start, alias_of, relative_chain
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
+from aotlens.capture.autograd.graph_walk import autograd_path
 from aotlens.capture.invalid_views import grad_fn_of
 from aotlens.capture.records import Captured, CapturedInput, OutputExit
 from aotlens.unsupported import unsupported
@@ -50,16 +52,12 @@ def _leaf_behind(at_exit: OutputExit, most: int) -> Any:
 
     The graph of a view of a view made with grad mode off ends at that view, which is no leaf.
     """
-    autograd_node = at_exit.grad_fn
-    for _ in range(most):
+    for autograd_node in islice(autograd_path(at_exit.grad_fn), most):
         if autograd_node is None:
             return at_exit.view_base
         leaf = getattr(autograd_node, "variable", None)
         if isinstance(leaf, torch.Tensor):
             return leaf
-        if len(autograd_node.next_functions) != 1:
-            return None
-        autograd_node = autograd_node.next_functions[0][0]
     return None
 
 
@@ -92,10 +90,7 @@ def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAli
 
 def _has_own_storage(captured: Captured, value: Any) -> bool:
     storage = captured.recorded.tracked(value).storage
-    others = (other for other in captured.outputs if isinstance(other, torch.Tensor) and other is not value)
-    return not storage.inputs and all(
-        captured.recorded.tracked(output).storage is not storage for output in others
-    )
+    return not storage.inputs and all(output is value for output in captured.outputs_in(storage))
 
 
 def passes_custom_function(grad_fn: Any, starts: list[Any]) -> bool:

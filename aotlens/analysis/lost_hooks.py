@@ -5,10 +5,12 @@ base and the output has a hook.
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from aotlens.analysis.bases import Bases
 from aotlens.analysis.records import OutputAliasInfo, OutputType
+from aotlens.capture.autograd.graph_walk import autograd_path
 from aotlens.capture.invalid_views import grad_fn_of
 from aotlens.capture.records import Captured
 from aotlens.torch_api.fake.tensors import FakeTensor
@@ -37,17 +39,13 @@ def check_hooks_on_views(captured: Captured, alias_infos: Sequence[OutputAliasIn
 
 def _is_made_by_wrapper(info: OutputAliasInfo) -> bool:
     is_view = info.value is None and info.output_type is not OutputType.IS_INPUT
-    return info.tensor is not None and (info.is_new_leaf or is_view)
+    is_new_leaf = info.is_leaf and info.value is not None
+    return info.tensor is not None and (is_new_leaf or is_view)
 
 
 def _leads_through(info: OutputAliasInfo, bases: Bases, hooked: set[Any]) -> bool:
     """Return True if one of the hooked autograd nodes is between an output and its base."""
     base = info.tensor if info.base is None else bases.tensor(info.base)
-    base_grad_fn, autograd_node = grad_fn_of(base), grad_fn_of(info.tensor)
-    while autograd_node is not None and autograd_node is not base_grad_fn:
-        if autograd_node in hooked:
-            return True
-        if len(autograd_node.next_functions) != 1:
-            return False
-        autograd_node = autograd_node.next_functions[0][0]
-    return False
+    base_grad_fn = grad_fn_of(base)
+    path = autograd_path(grad_fn_of(info.tensor))
+    return not hooked.isdisjoint(takewhile(lambda node: node is not base_grad_fn, path))

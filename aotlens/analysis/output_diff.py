@@ -9,7 +9,7 @@ from typing import Any
 from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputType
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import Geometry, view_base
-from aotlens.capture.views import ViewStep
+from aotlens.capture.views import ViewStep, views_after
 from aotlens.torch_api.autograd import shares_version_counter
 from aotlens.unsupported import unsupported
 
@@ -46,7 +46,7 @@ def alias_of(
         has_own_version=not shares_version_counter(value, start.tensor),
         viewed_without_grad=at_exit.is_viewed_without_grad,
         raises_on_use=at_exit.raises_on_use,
-        is_alias_leaf=is_leaf,
+        is_leaf=is_leaf,
         tensor=value,
     )
 
@@ -88,18 +88,11 @@ def geometry_on_base(
         return None
     otherwise = reinterpreted_as(value, base)
     if otherwise is not None:
-        name = next(
-            (
-                f"`{captured_input.slot.name}`"
-                for captured_input in captured.inputs
-                if captured_input.argument is base
-            ),
-            "",
-        )
+        captured_input = captured.input_of(base)
         raise unsupported(
             "reinterpreted-view-of-changed-leaf",
             captured.subject.span,
-            tensor=name or "a tensor",
+            tensor="a tensor" if captured_input is None else f"`{captured_input.slot.name}`",
             reinterpretation=otherwise,
         )
     return captured.exit_of(value).geometry
@@ -118,9 +111,8 @@ def relative_chain(captured: Captured, base: Any, value: Any) -> tuple[ViewStep,
 
     Autograd also uses geometry for a view whose sizes changed with grad mode off.
     """
-    base_chain, output_chain = captured.recorded.tracked(base).chain, captured.recorded.tracked(value).chain
-    if output_chain[: len(base_chain)] != base_chain:
+    steps = views_after(captured.recorded.tracked(base).chain, captured.recorded.tracked(value).chain)
+    if steps is None:
         return None
-    steps = output_chain[len(base_chain) :]
     unseen = any(step.in_place and not step.grad_enabled for step in steps)
     return None if unseen and captured.exit_of(value).has_grad_fn else steps

@@ -48,14 +48,16 @@ from aotlens.analysis.records import (
     OutputAliasInfo,
     OutputBase,
     OutputType,
+    StorageSwap,
 )
-from aotlens.analysis.storage_swaps import StorageSwaps, nearest_input, storage_swap_base
+from aotlens.analysis.storage_swaps import nearest_input, storage_swap_base
+from aotlens.capture.autograd.graph_walk import autograd_path
 from aotlens.capture.builder import Builder
 from aotlens.capture.graph import PLAIN
 from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured, OutputExit
 from aotlens.capture.subclasses import is_wrapper, value_of
-from aotlens.capture.views import ViewStep
+from aotlens.capture.views import ViewStep, views_after
 from aotlens.torch_api.dynamo.state import is_opaque_value
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
@@ -64,7 +66,7 @@ aten = torch.ops.aten
 
 
 def analyse_outputs(
-    captured: Captured, builder: Builder, storage_swaps: StorageSwaps, bases: Bases
+    captured: Captured, builder: Builder, storage_swaps: dict[int, StorageSwap], bases: Bases
 ) -> tuple[OutputAliasInfo, ...]:
     """Return one record per flat output; intermediates that several outputs are views of become bases."""
     owners = {
@@ -217,7 +219,7 @@ def _returned_input(captured: Captured, index: int, input_index: int) -> OutputA
 
 
 def _alias_of_input(
-    captured: Captured, builder: Builder, index: int, storage_swaps: StorageSwaps, same: int | None
+    captured: Captured, builder: Builder, index: int, storage_swaps: dict[int, StorageSwap], same: int | None
 ) -> OutputAliasInfo:
     recorded, value = captured.recorded, captured.outputs[index]
     storage = recorded.tracked(value).storage
@@ -227,12 +229,11 @@ def _alias_of_input(
     at_exit = captured.exit_of(value)
     if at_exit.requires_grad and at_exit.grad_fn is None:
         check_view_not_written(captured, value, storage)
-    is_swapped = input_index in storage_swaps.by_input
+    is_swapped = input_index in storage_swaps
     before = recorded.is_view_of_detached(value) and at_exit.view_base is captured_input.argument
     chain: tuple[ViewStep, ...] | None
     if is_swapped:  # regenerated before the storage swap, from the former storage
-        input_chain, output_chain = captured_input.initial_chain, recorded.tracked(value).chain
-        chain = output_chain[len(input_chain) :] if output_chain[: len(input_chain)] == input_chain else None
+        chain = views_after(captured_input.initial_chain, recorded.tracked(value).chain)
     else:
         chain = relative_chain(captured, captured_input.argument, value)
     if same is None and is_custom_function_view(captured, captured_input, value):
@@ -247,7 +248,7 @@ def _alias_of_input(
         view,
         same_object_as=same,
         detached_after=0 if chain == () else view.detached_after,
-        is_alias_leaf=leaf and same is None,
+        is_leaf=leaf and same is None,
         viewed_without_grad=without_grad,
         viewed_before_change=is_swapped or before,
     )
@@ -276,7 +277,7 @@ def _view_after_storage_swap(
         return custom_function_view(captured, builder, index, value, input_index)
     chain = relative_chain(captured, captured.inputs[input_index].argument, value)
     view = _view_of_input(captured, index, input_index, chain)
-    return replace(view, same_object_as=same, is_alias_leaf=view.is_alias_leaf and same is None)
+    return replace(view, same_object_as=same, is_leaf=view.is_leaf and same is None)
 
 
 def _intermediate(
@@ -347,9 +348,5 @@ def _is_cut_off(at_exit: OutputExit) -> bool:
     The autograd nodes of views form a chain.  After such a view it ends in an edge to nothing; otherwise it
     reaches a leaf, which has no next functions, or an operator of several tensors.
     """
-    autograd_node = at_exit.grad_fn
-    while autograd_node is not None:
-        if len(autograd_node.next_functions) != 1:
-            return False
-        autograd_node = autograd_node.next_functions[0][0]
-    return not at_exit.raises_on_use
+    *_, last = autograd_path(at_exit.grad_fn)
+    return last is None and not at_exit.raises_on_use

@@ -79,7 +79,6 @@ class InputAliasInfo:
     index: int
     mutation_type: MutationType
     reason: str
-    mutates_data: bool = False
     hidden_from_autograd: bool = False
     """Autograd does not see the data mutations (`detach`, `.data`): the version counter is unchanged."""
     under_no_grad: bool = False
@@ -109,6 +108,13 @@ class InputAliasInfo:
     storage_bytes: Any = None
     """The size of the storage after the call; None if it is unchanged."""
 
+    is_reshaped_leaf: bool = False
+    """Whether it is a leaf that has other sizes, and so a gradient of other sizes, after the call."""
+
+    @property
+    def mutates_data(self) -> bool:
+        return self.value is not None
+
     @property
     def mutates_storage(self) -> bool:
         """Return True if the input's storage is swapped or resized."""
@@ -126,6 +132,12 @@ class InputAliasInfo:
         if self.mutation_type is MutationType.MUTATED_OUT_GRAPH and self.storage_swap is None:
             return 0
         return self.version_bumps
+
+    @property
+    def changes_metadata_only(self) -> bool:
+        """Return True if only its sizes or strides change, so that what the graph saves of it stays valid."""
+        is_alone = self.mutates_metadata and not self.mutates_data and self.storage_swap is None
+        return is_alone and not self.is_view  # its bumped version would regenerate a view's `grad_fn`
 
     @property
     def is_mutated(self) -> bool:
@@ -165,10 +177,8 @@ class OutputAliasInfo:
     raises_on_use: bool = False
     """As above, or one of several outputs of an operator, and its base was written to since: autograd rejects
     uses."""
-    is_new_leaf: bool = False
-    """A leaf that the function makes require grad."""
-    is_alias_leaf: bool = False
-    """A leaf that the function makes require grad, on the storage of an input or of another output."""
+    is_leaf: bool = False
+    """A leaf that the function makes require grad; if it has a base, on the storage of an input or output."""
     viewed_before_change: bool = False
     """A view of an input, made before the input's storage is swapped or the input is detached."""
     custom_function_input: int | None = None

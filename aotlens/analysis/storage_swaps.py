@@ -16,6 +16,7 @@ from aotlens.capture.recorded import StorageState
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import value_of
+from aotlens.capture.views import views_after
 from aotlens.model.report import Span
 from aotlens.torch_api.autograd import has_version_counter
 from aotlens.unsupported import unsupported
@@ -79,64 +80,69 @@ def check_sizes_of_data(captured: Captured) -> None:
     """
     for event in captured.recorded.events.of(EventKind.DATA_OF_OTHER_SIZES):
         if is_used_between(captured, event.tensor, last=event.call):
-            names = (item.slot.name for item in captured.inputs if item.argument is event.tensor)
-            name = next((f"`{name}`" for name in names), "a tensor")
+            captured_input = captured.input_of(event.tensor)
+            name = "a tensor" if captured_input is None else f"`{captured_input.slot.name}`"
             raise unsupported("data-of-other-sizes-after-read", event.span, tensor=name)
 
 
-class StorageSwaps:
-    """The storage swaps of one captured function; hidden outputs carry the new storages."""
-
-    def __init__(self, captured: Captured, builder: Builder, bases: Bases) -> None:
-        check_version_counters(captured)
-        check_sizes_of_data(captured)
-        self._captured = captured
-        self._builder = builder
-        self._bases = bases
-        self.by_input: dict[int, StorageSwap] = {}
-        for index, captured_input in enumerate(captured.inputs):
-            if is_storage_swapped(captured, captured_input):
-                self.by_input[index] = self._swap(captured_input)
-
-    def _swap(self, captured_input: CapturedInput) -> StorageSwap:
-        tracked = self._captured.recorded.tracked(captured_input.argument)
-        storage, chains = tracked.storage, self._captured.inputs_on(tracked.storage)
-        leading = [index for index, chain in chains.items() if tracked.chain[: len(chain)] == chain]
-        if leading:  # views of the input from which the fewest lead there
-            nearest = max(leading, key=lambda index: len(chains[index]))
-            return StorageSwap(InputBase(nearest), tracked.chain[len(chains[nearest]) :])
-        if chains:
-            raise unsupported(
-                "storage-of-several-inputs",
-                span_of_storage_swap(self._captured, captured_input.argument),
-                input=captured_input.slot.name,
-            )
-        base = self._bases.of(storage)
-        if base is None:
-            tensor = self._differentiable(storage)
-            value = storage.base if tensor is None else value_of(self._builder, tensor)
-            base = self._bases.hide(BaseInfo(value, tensor), storage)
-        tensor = self._bases.tensor(base)
-        base_chain = () if tensor is None else self._captured.recorded.tracked(tensor).chain
-        if tracked.chain[: len(base_chain)] != base_chain:
-            raise unsupported(
-                "geometry-change-after-storage-swap",
-                storage.metadata_mutations[-1].origin.location.innermost,
-                input=captured_input.slot.name,
-            )
-        return StorageSwap(base, tracked.chain[len(base_chain) :])
-
-    def _differentiable(self, storage: StorageState) -> Any:
-        """Return the storage's first tensor if an output with a gradient is on the storage; else None."""
-        exits = [self._captured.exit_of(output) for output in self._captured.outputs_in(storage)]
-        views = [at_exit for at_exit in exits if at_exit.start is view_base(storage.base_tensor)]
-        return storage.base_tensor if any(at_exit.requires_grad for at_exit in views) else None
+def find_storage_swaps(captured: Captured, builder: Builder, bases: Bases) -> dict[int, StorageSwap]:
+    """Return the storage swaps by input; hidden outputs, which become bases, carry the new storages."""
+    check_version_counters(captured)
+    check_sizes_of_data(captured)
+    return {
+        index: _storage_swap(captured, builder, bases, captured_input)
+        for index, captured_input in enumerate(captured.inputs)
+        if is_storage_swapped(captured, captured_input)
+    }
 
 
-def storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: Any) -> int | None:
+def _storage_swap(
+    captured: Captured, builder: Builder, bases: Bases, captured_input: CapturedInput
+) -> StorageSwap:
+    tracked = captured.recorded.tracked(captured_input.argument)
+    storage, chains = tracked.storage, captured.inputs_on(tracked.storage)
+    leading = {
+        index: views
+        for index, chain in chains.items()
+        if (views := views_after(chain, tracked.chain)) is not None
+    }
+    if leading:  # views of the input from which the fewest lead there
+        nearest = min(leading, key=lambda index: len(leading[index]))
+        return StorageSwap(InputBase(nearest), leading[nearest])
+    if chains:
+        raise unsupported(
+            "storage-of-several-inputs",
+            span_of_storage_swap(captured, captured_input.argument),
+            input=captured_input.slot.name,
+        )
+    base = bases.of(storage)
+    if base is None:
+        tensor = _differentiable(captured, storage)
+        value = storage.base if tensor is None else value_of(builder, tensor)
+        base = bases.hide(BaseInfo(value, tensor), storage)
+    tensor = bases.tensor(base)
+    base_chain = () if tensor is None else captured.recorded.tracked(tensor).chain
+    views = views_after(base_chain, tracked.chain)
+    if views is None:
+        raise unsupported(
+            "geometry-change-after-storage-swap",
+            storage.metadata_mutations[-1].origin.location.innermost,
+            input=captured_input.slot.name,
+        )
+    return StorageSwap(base, views)
+
+
+def _differentiable(captured: Captured, storage: StorageState) -> Any:
+    """Return the storage's first tensor if an output with a gradient is on the storage; else None."""
+    exits = [captured.exit_of(output) for output in captured.outputs_in(storage)]
+    views = [at_exit for at_exit in exits if at_exit.start is view_base(storage.base_tensor)]
+    return storage.base_tensor if any(at_exit.requires_grad for at_exit in views) else None
+
+
+def storage_swap_base(captured: Captured, storage_swaps: dict[int, StorageSwap], value: Any) -> int | None:
     """Return the input whose swapped storage and autograd base the output shares; None if there is none."""
     storage = captured.recorded.tracked(value).storage
-    for input_index in storage_swaps.by_input if captured.exit_of(value).view_base is not None else ():
+    for input_index in storage_swaps if captured.exit_of(value).view_base is not None else ():
         argument = captured.inputs[input_index].argument
         if (
             captured.exit_of(value).start is view_base(argument)
@@ -153,14 +159,9 @@ def nearest_input(captured: Captured, value: Any, storage: StorageState) -> int:
 
     def distance(input_index: int) -> tuple[bool, bool, bool, int]:
         captured_input = captured.inputs[input_index]
-        input_chain = chains[input_index]
+        views = views_after(chains[input_index], output_chain)
         is_related = view_base(captured_input.argument) is captured.exit_of(value).start
         gains_grad = captured_input.at_exit.requires_grad and not captured.exit_of(value).requires_grad
-        return (
-            not is_related,
-            output_chain[: len(input_chain)] != input_chain,
-            gains_grad,
-            len(output_chain) - len(input_chain),
-        )
+        return not is_related, views is None, gains_grad, len(output_chain) - len(chains[input_index])
 
     return min(chains, key=distance)

@@ -50,7 +50,7 @@ def returned_gradients(parts: ForwardBackward) -> tuple[ReturnedGradient, ...]:
 
 def _leaf(parts: ForwardBackward, slot: Any) -> Any:
     """Return the leaf of the gradient; a gradient of a tensor subclass is returned in parts."""
-    return None if not isinstance(slot, Gradient) or slot.inner else parts.joint.leaf(slot.index)
+    return None if not isinstance(slot, Gradient) or slot.inner else parts.joint.leaves.get(slot.index)
 
 
 def _fits(gradient: Any, leaf: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -141,7 +141,7 @@ def _recomputed(item: Recomputed, in_forward: set[int], layers: Layers) -> rows.
 
 
 def freedom_of(reason: Reason) -> rows.Freedom:
-    return cast(rows.Freedom, reason.freedom.value)
+    return reason.freedom.value
 
 
 class _Saved:

@@ -368,6 +368,10 @@ class Captured:
             if captured_input.storage is storage and captured_input.duplicate_of is None
         }
 
+    def input_of(self, tensor: Any) -> CapturedInput | None:
+        """Return the first input that the tensor is; None if it is none."""
+        return next((item for item in self.inputs if item.argument is tensor), None)
+
     def span_of(self, kind: EventKind, tensor: Any) -> Span | None:
         """Return the user's expression of the last such event of a tensor, or of the function itself."""
         return self.recorded.events.span(kind, tensor) or self.subject.span

@@ -55,6 +55,11 @@ class ViewStep:
         return value if self.result is None else emit.item(value, self.result)  # type: ignore[attr-defined]
 
 
+def views_after(prefix: tuple[ViewStep, ...], chain: tuple[ViewStep, ...]) -> tuple[ViewStep, ...] | None:
+    """Return the views of a chain that follow those of another; None if it does not start with them."""
+    return chain[len(prefix) :] if chain[: len(prefix)] == prefix else None
+
+
 def apply_view(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the view of a fake tensor.
 

@@ -4,6 +4,7 @@ Invariant: frames are stored as (code, instruction) pairs and become spans only 
 location costs a walk over the stack and no text work.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from types import CodeType
@@ -98,6 +99,12 @@ def _span(code: CodeType, instruction: int) -> Span | None:
     if line is None:
         return None
     return Span(code.co_filename, line, col or 0, end_line or line, end_col or col or 0)
+
+
+def sites_of(origins: Iterable[Origin]) -> tuple[Site, ...]:
+    """Return where operators ran, each place once, without those for which the user has no line."""
+    sites = map(site_of, origins)
+    return tuple(dict.fromkeys(site for site in sites if site is not None))
 
 
 def site_of(origin: Origin) -> Site | None:

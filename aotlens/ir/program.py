@@ -81,6 +81,18 @@ class Program:
     returns_list: bool = False
     """Whether a call returns a list and not a tuple, for an operator that distinguishes them."""
 
+    def inputs_of(self, *kinds: type) -> tuple[ProgramInput, ...]:
+        """Return the inputs whose slots are of one of these kinds, in order."""
+        return tuple(item for item in self.inputs if isinstance(item.slot, kinds))
+
+    def inputs_except(self, *kinds: type) -> tuple[ProgramInput, ...]:
+        """Return the inputs whose slots are of none of these kinds, in order."""
+        return tuple(item for item in self.inputs if not isinstance(item.slot, kinds))
+
+    def outputs_of(self, *kinds: type) -> tuple[ProgramOutput, ...]:
+        """Return the outputs whose slots are of one of these kinds, in order."""
+        return tuple(out for out in self.outputs if isinstance(out.slot, kinds))
+
     def constants(self) -> tuple[Node, ...]:
         """Return the real tensors in the program and its subgraphs."""
         top_level = tuple(node for node in self.nodes if node.constant is not None)
@@ -268,7 +280,7 @@ def with_replaced_values(
     """Replace values in a list of nodes; return the new nodes and all replacements, including those that
     follow.
 
-    A node that reads a replaced value becomes a new node of the same name.
+    A node that reads a replaced value becomes a new node of the same name; so does a replacement in the list.
     """
     replacements, replaced = dict(swaps), []
 
@@ -276,8 +288,9 @@ def with_replaced_values(
         return replacements.get(id(node), node)
 
     for node in nodes:
-        if any(id(source) in replacements for source in node.inputs()):
-            args, kwargs = map_nodes(node.args, change), map_nodes(node.kwargs, change)
-            replacements[id(node)] = replace(node, args=args, kwargs=kwargs)
-        replaced.append(change(node))
+        current = change(node)
+        if any(id(source) in replacements for source in current.inputs()):
+            args, kwargs = map_nodes(current.args, change), map_nodes(current.kwargs, change)
+            current = replacements[id(node)] = replace(current, args=args, kwargs=kwargs)
+        replaced.append(current)
     return tuple(replaced), replacements

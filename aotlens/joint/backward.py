@@ -8,29 +8,17 @@ import torch
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.autograd.custom_functions import CurrentInputs
-from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.free_variables.side_effects import check_backward_side_effects
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, InputState
-from aotlens.capture.run import call_boundary, recording
-from aotlens.capture.storage import Storage
-from aotlens.capture.subclasses import is_wrapper, value_of
-from aotlens.ir.names import node_name
-from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.capture.subclasses import Path, is_wrapper, rebuild, value_of
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput
-from aotlens.ir.slots import (
-    Gradient,
-    GraphOutput,
-    LeafGradient,
-    Tangent,
-    inner_slot,
-)
+from aotlens.ir.slots import Gradient, GraphOutput, LeafGradient, Tangent, inner_slot
 from aotlens.ir.subclasses import Value, Wrapped, leaves_of
+from aotlens.joint.differentiation import differentiate, new_tangent, recording_autograd
 from aotlens.joint.failing_backward import run_backward
 from aotlens.joint.input_writes import input_states, write_in_backward
-from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import FailingBackward
-from aotlens.joint.subclass_tangents import wrapper_tangent
 from aotlens.joint.undefined_tangents import (
     NO_DEPENDENCE,
     BackwardEvents,
@@ -38,11 +26,8 @@ from aotlens.joint.undefined_tangents import (
     tangent_dependence,
 )
 from aotlens.torch_api.fake.tensors import allow_unbacked_symbols
-from aotlens.torch_api.modes import without_autocast
 from aotlens.torch_api.patches.scopes import patched
 from aotlens.torch_api.patches.table import CUSTOM_BACKWARD
-
-aten = torch.ops.aten
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,36 +100,28 @@ def record_backward(
     wanted: list[Wanted],
     before: list[InputState | None],
 ) -> Backward:
-    """Run autograd's backward on the recording; `before` holds the states of the inputs before it.
-
-    It runs under `call_boundary`, so only frames inside it are the user's: those of hooks and custom
-    functions.
-    """
-    recorder.in_backward, dynamic = True, recorder.fake_mode.shape_env is not None
+    """Run autograd's backward on the recording; `before` holds the states of the inputs before it."""
+    recorder.in_backward = True
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
+    outputs = [output.tensor for output in differentiable]
+    tangent_tensors = [tangent.tensor for tangent in tangents]
+    leaves = {(type(item.slot), item.slot.index): item.leaf for item in wanted}
     numbers = allow_unbacked_symbols(recorder.fake_mode)  # the gradient of a loop counts its steps
     events = BackwardEvents(recorder.hooked_edges, recorder.unmaterialised_nodes)
-    run, notified = recording(recorder, dynamic), patched(CUSTOM_BACKWARD, events.record_gradients)
-    with run, translated_errors(recorder), torch.enable_grad(), without_autocast(), numbers, notified:
-        outputs = [output.tensor for output in differentiable]
-        leaves, tangent_tensors = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
 
-        def differentiate(among: Sequence[int]) -> list[Any]:
-            recorder.current_inputs = CurrentInputs(recorder, recorder.inputs)
-            starts, start_tangents = (
-                [outputs[index] for index in among],
-                [tangent_tensors[index] for index in among],
-            )
-            return call_boundary(lambda: gradients_of(starts, leaves, start_tangents, recorder))
+    def run(among: Sequence[int]) -> list[Any]:
+        recorder.current_inputs = CurrentInputs(recorder, recorder.inputs)
+        starts, start_tangents = ([tensors[i] for i in among] for tensors in (outputs, tangent_tensors))
+        return differentiate(recorder, starts, list(leaves.values()), start_tangents)
 
-        attempt = run_backward(
-            recorder, outputs, differentiate, lambda: input_states(recorder.inputs) == before
-        )
-        if attempt.gradients is None:
-            none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
-            failed_dependence = TangentDependence(tangent_dependence(outputs, leaves, events).tangents)
-            return Backward(tuple(tangents), none, attempt.failing, tangent_dependence=failed_dependence)
+    with recording_autograd(recorder), numbers, patched(CUSTOM_BACKWARD, events.record_gradients):
+        attempt = run_backward(recorder, outputs, run, lambda: input_states(recorder.inputs) == before)
+    dependence = tangent_dependence(outputs, leaves, events)
+    if attempt.gradients is None:
+        none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
+        failed_dependence = TangentDependence(dependence.tangents)
+        return Backward(tuple(tangents), none, attempt.failing, tangent_dependence=failed_dependence)
     for index in attempt.failing_tangents:
         tangents[index] = replace(tangents[index], inputs=(), wrapped=None)
     restored = recorder.current_inputs.restore_unwritten()
@@ -154,7 +131,6 @@ def record_backward(
             for item, gradient in zip(wanted, attempt.gradients, strict=True)
             if gradient is not None or isinstance(item.slot, Gradient)
         )
-    dependence = tangent_dependence(outputs, leaves, events)
     return Backward(
         tangents=tuple(tangents),
         gradients=results,
@@ -182,31 +158,24 @@ def with_writes(
 
 
 def _tangent(recorder: Recorder, output: ForwardOutput) -> TangentInput:
-    if not is_wrapper(output.tensor):
-        graph_input, tensor = _plain_tangent(recorder, output)
-        return TangentInput((graph_input,), tensor)
-    slot: Any = output.slot
-    inputs, wrapped, tensor = wrapper_tangent(
-        output.tensor,
-        lambda path, inner: _plain_tangent(recorder, ForwardOutput(inner_slot(slot, path), None, inner)),
-    )
-    return TangentInput(inputs, tensor, wrapped)
+    """Return the tangent of an output; of a subclass, with the metadata that it proposes for its tangent."""
+    graph_inputs: list[ProgramInput] = []
 
+    def plain(path: Path, like: Any) -> tuple[Node, Any]:
+        slot = inner_slot(output.slot, path)
+        node, alias = new_tangent(recorder, like, f"tangent_{slot.name}", f"the gradient of `{slot.name}`")
+        graph_inputs.append(ProgramInput(node, Tangent(slot.name, path)))
+        return node, alias
 
-def _plain_tangent(recorder: Recorder, output: ForwardOutput) -> tuple[ProgramInput, Any]:
-    """Return a tangent in its output's layout, or contiguous if that layout has gaps."""
-    like = output.tensor
-    if aten.is_non_overlapping_and_dense.default(like):
-        tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    wrapped, like = None, output.tensor
+    if is_wrapper(like):
+        like = like.detach()
+        if hasattr(like, "__coerce_tangent_metadata__"):
+            like = like.__coerce_tangent_metadata__()
+        wrapped, tensor = rebuild(like, plain)
     else:
-        tensor = torch.empty(like.shape, dtype=like.dtype, device=like.device)
-    origin = Origin(
-        NO_ORIGIN, "", backward=True, stage="joint", reason=f"the gradient of `{output.slot.name}`"
-    )
-    node = Node(recorder.name(node_name(f"tangent_{output.slot.name}")), None, (), {}, tensor, origin)
-    alias = tensor.detach()
-    recorder.track(alias, Storage(node, alias))
-    return ProgramInput(node, Tangent(output.slot.name, getattr(output.slot, "inner", ()))), alias
+        _, tensor = plain((), like)
+    return TangentInput(tuple(graph_inputs), tensor, wrapped)
 
 
 def unwrapped_outputs(outputs: Iterable[tuple[Any, Any]]) -> tuple[ProgramOutput, ...]:

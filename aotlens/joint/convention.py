@@ -112,14 +112,13 @@ def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
     Plain values among them are inputs that no node reads.
     """
     others = (*BACKWARD_INPUTS, SyntheticBase, RngState)
-    graph_inputs = [item for item in joint.program.inputs if not isinstance(item.slot, others)]
-    ordered = [item for item in joint.program.inputs if isinstance(item.slot, SyntheticBase)]
+    ordered = list(joint.program.inputs_of(SyntheticBase))
     plain_inputs = [
         ProgramInput(Node(f"plain_{index}", None, (), {}, flat.argument, Origin(NO_ORIGIN, "")), flat.slot)
         for index, flat in enumerate(joint.captured.inputs)
         if flat.node is None and flat.duplicate_of is None and not flat.is_tensor
     ]
-    for item in graph_inputs:
+    for item in joint.program.inputs_except(*others):
         if isinstance(item.slot, FlatInput):
             while plain_inputs and getattr(plain_inputs[0].slot, "index", 0) < item.slot.index:
                 ordered.append(plain_inputs.pop(0))
@@ -129,21 +128,17 @@ def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
 
 def forward_inputs(joint: JointProgram) -> tuple[ProgramInput, ...]:
     """Return the primals, then seed and offset if the forward uses functional RNG."""
-    return (*primals(joint), *_inputs_of_kind(joint, RngState))
+    return (*primals(joint), *joint.program.inputs_of(RngState))
 
 
 def backward_tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
     """Return the tangents, then seed and offset if the backward uses functional RNG."""
-    return (*_tangents(joint), *_inputs_of_kind(joint, BackwardRngState))
+    return (*_tangents(joint), *joint.program.inputs_of(BackwardRngState))
 
 
 def _tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
     """Return the tangents, then the inputs that the backward reads at its start (also named `tangents`)."""
-    return (*_inputs_of_kind(joint, Tangent), *_inputs_of_kind(joint, CurrentInput))
-
-
-def _inputs_of_kind(joint: JointProgram, kind: type) -> tuple[ProgramInput, ...]:
-    return tuple(graph_input for graph_input in joint.program.inputs if isinstance(graph_input.slot, kind))
+    return (*joint.program.inputs_of(Tangent), *joint.program.inputs_of(CurrentInput))
 
 
 def forward_graph_outputs(joint: JointProgram) -> tuple[ProgramOutput, ...]:
@@ -182,7 +177,7 @@ def _slot_key(slot: Any) -> tuple[int, tuple[str, ...]]:
 def joint_convention(joint: JointProgram) -> Convention:
     """Return the joint program: `(primals, tangents)`, then RNG states, to `(outputs, gradients)`."""
     first, tangents = primals(joint), _tangents(joint)
-    states = (*_inputs_of_kind(joint, RngState), *_inputs_of_kind(joint, BackwardRngState))
+    states = (*joint.program.inputs_of(RngState), *joint.program.inputs_of(BackwardRngState))
     inputs = (*first, *tangents, *states)
     outputs = (*forward_graph_outputs(joint), *(gradients(joint, first) if joint.training else ()))
     nodes = reachable([out.value for out in outputs], joint.program.nodes)
@@ -255,7 +250,7 @@ def backward_convention(joint: JointProgram, backward: Program) -> Convention:
         id(graph_input.node): name
         for graph_input, name in zip(all_inputs, _names(joint, all_inputs), strict=True)
     }
-    saved = [graph_input for graph_input in backward.inputs if isinstance(graph_input.slot, SavedInput)]
+    saved = backward.inputs_of(SavedInput)
     tangents = backward_tangents(joint)
     sizes = [graph_input for graph_input in saved if not isinstance(graph_input.node.val, torch.Tensor)]
     inputs = (*sizes, *(graph_input for graph_input in saved if graph_input not in sizes), *tangents)

@@ -85,10 +85,7 @@ def missing_sizes(
     limits which sizes of the backward's own values count; None means all.
     """
     symbols = joint.builder.symbols
-    tangents = [
-        graph_input.node for graph_input in joint.program.inputs if isinstance(graph_input.slot, Tangent)
-    ]
-    inputs = (*saved, *tangents)
+    inputs = (*saved, *(item.node for item in joint.program.inputs_of(Tangent)))
     read = {symbol for node in inputs for symbol in symbols_of(node.val)}
     if among is None or among:
         within = {symbol for node in (*inputs, *backward) for symbol in symbols_of(node.val)}

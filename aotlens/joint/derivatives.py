@@ -7,19 +7,20 @@ one recorded run of the user's function; the first order is the backward itself,
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from aotlens.capture.error_translation import translated_errors
-from aotlens.capture.run import call_boundary, recording
-from aotlens.ir.names import node_name
-from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.capture.autograd.graph_walk import nodes_in_order
 from aotlens.ir.program import Node
-from aotlens.joint.leaves import gradients_of
-from aotlens.joint.partial_backward import DefinedTangents, alias_of, defined_values, guard_count
+from aotlens.joint.differentiation import (
+    differentiate,
+    new_alias,
+    new_tangent,
+    recording_autograd,
+    without_new_guards,
+)
+from aotlens.joint.partial_backward import DefinedTangents, defined_values
 from aotlens.joint.records import JointProgram
-from aotlens.torch_api.modes import hidden_from_user_modes, without_autocast
-from aotlens.unsupported import unsupported
+from aotlens.torch_api.modes import hidden_from_user_modes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,62 +69,32 @@ class Derivatives:
 
     def _next_order(self) -> Order:
         differentiated, recorder = self._joint.differentiated, self._joint.builder
-        guards = guard_count(recorder)
-        with recorder.fake_mode:
-            if not self._orders:
-                outputs: list[Any] = defined_values(differentiated.outputs, self._defined)
-                tangents = defined_values(
-                    [alias_of(recorder, node).requires_grad_() for node in differentiated.tangents],
-                    self._defined,
-                )
-            else:
-                outputs = [
-                    tensor if _requires_grad(tensor) else None for tensor in self._orders[-1].gradients
-                ]
-                tangents = [None if tensor is None else self._tangent(tensor) for tensor in outputs]
         earlier = [tangent for order in self._orders for tangent in order.tangents]
         sources = [*differentiated.leaves, *earlier]
-        gradients = _differentiate(self._joint, outputs, sources, tangents)
-        if guard_count(recorder) != guards:
-            raise unsupported("derivative-specialises", self._joint.captured.subject.span)
+        with without_new_guards(self._joint, "derivative-specialises"):
+            with recorder.fake_mode:
+                outputs, tangents = self._starts()
+            with recording_autograd(recorder):
+                gradients = differentiate(recorder, outputs, sources, tangents)
         with recorder.fake_mode, recorder.adding("joint", "a derivative, regenerated after a write"):
             values = tuple(None if tensor is None else recorder.node_of(tensor) for tensor in gradients)
         masks = _dependencies(gradients, [*sources, *tangents])
         return Order(tuple(tangents), tuple(gradients), values, masks)
 
-    def _tangent(self, like: Any) -> Any:
-        """Return a fake tangent of a gradient, contiguous if the gradient has gaps."""
-        recorder, number = self._joint.builder, len(self._orders) + 1
-        dense = torch.ops.aten.is_non_overlapping_and_dense.default(like)
-        kind = {"dtype": like.dtype, "device": like.device}
-        tensor = (
-            torch.empty_strided(like.shape, like.stride(), **kind)
-            if dense
-            else torch.empty(like.shape, **kind)
-        )
-        origin = Origin(NO_ORIGIN, "", backward=True, stage="joint", reason=f"a gradient of order {number}")
-        name = recorder.name(node_name(f"tangent_of_order_{number}"))
-        return alias_of(recorder, Node(name, None, (), {}, tensor, origin)).requires_grad_()
-
-
-def _differentiate(
-    joint: JointProgram, outputs: list[Any], sources: list[Any], tangents: list[Any]
-) -> list[Any]:
-    """Return one gradient per source, each with a `grad_fn`."""
-    recorder = joint.builder
-    defined_sources = [source for source in sources if source is not None]
-    dynamic = recorder.fake_mode.shape_env is not None
-    with recording(recorder, dynamic), translated_errors(recorder), torch.enable_grad(), without_autocast():
-        gradients = call_boundary(
-            lambda: gradients_of(
-                [output for output in outputs if output is not None],
-                defined_sources,
-                [tangent for tangent in tangents if tangent is not None],
-                recorder,
-            )
-        )
-    remaining = iter(gradients)
-    return [None if source is None else next(remaining) for source in sources]
+    def _starts(self) -> tuple[list[Any], list[Any]]:
+        """Return what the next order differentiates, and its tangents; None where there is none."""
+        differentiated, recorder = self._joint.differentiated, self._joint.builder
+        if not self._orders:
+            aliases = [new_alias(recorder, node).requires_grad_() for node in differentiated.tangents]
+            outputs = defined_values(differentiated.outputs, self._defined)
+            return outputs, defined_values(aliases, self._defined)
+        number = len(self._orders) + 1
+        name, reason = f"tangent_of_order_{number}", f"a gradient of order {number}"
+        outputs = [tensor if _requires_grad(tensor) else None for tensor in self._orders[-1].gradients]
+        return outputs, [
+            None if tensor is None else new_tangent(recorder, tensor, name, reason)[1].requires_grad_()
+            for tensor in outputs
+        ]
 
 
 def _requires_grad(tensor: Any) -> bool:
@@ -132,35 +103,15 @@ def _requires_grad(tensor: Any) -> bool:
 
 def _dependencies(tensors: list[Any], sources: list[Any]) -> tuple[int, ...]:
     """Return for each tensor a bit mask of the sources that its autograd graph leads to."""
-    mask_by_node: dict[Any, int] = {}
+    own_masks: dict[Any, int] = {}
     for index, source in enumerate(sources):
         if source is not None:
             edge = source if isinstance(source, GradientEdge) else get_gradient_edge(source)
-            mask_by_node[edge.node] = mask_by_node.get(edge.node, 0) | 1 << index
-    own_masks = dict(mask_by_node)
-    done: set[Any] = set()
-    for tensor in tensors:
-        if _requires_grad(tensor):
-            _propagate(get_gradient_edge(tensor).node, mask_by_node, own_masks, done)
-    return tuple(
-        mask_by_node[get_gradient_edge(tensor).node] if _requires_grad(tensor) else 0 for tensor in tensors
-    )
-
-
-def _propagate(start: Any, mask_by_node: dict[Any, int], own_masks: dict[Any, int], done: set[Any]) -> None:
-    """Compute the mask of every autograd node that `start` leads to."""
-    stack = [start]
-    while stack:
-        node = stack[-1]
-        following = [after for after, _ in node.next_functions if after is not None]
-        waiting = [after for after in following if after not in done] if node not in done else []
-        if waiting:
-            stack.extend(waiting)
-            continue
-        stack.pop()
-        if node in done:
-            continue
-        done.add(node)
-        mask_by_node[node] = own_masks.get(node, 0)
-        for after in following:
-            mask_by_node[node] |= mask_by_node[after]
+            own_masks[edge.node] = own_masks.get(edge.node, 0) | 1 << index
+    starts = [get_gradient_edge(tensor).node if _requires_grad(tensor) else None for tensor in tensors]
+    masks: dict[Any, int] = {None: 0}
+    for node in reversed(list(nodes_in_order(start for start in starts if start is not None))):
+        masks[node] = own_masks.get(node, 0)
+        for following, _ in node.next_functions:
+            masks[node] |= masks[following]
+    return tuple(masks[start] for start in starts)

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.autograd.graph import get_gradient_edge
 
-from aotlens.capture.autograd.graph_walk import autograd_nodes
+from aotlens.capture.autograd.graph_walk import autograd_nodes, saved_values
 from aotlens.capture.events import EventKind
 from aotlens.capture.invalid_views import is_invalid_view
 from aotlens.capture.recorder import Recorder
@@ -145,10 +145,9 @@ def _origin_of_failure(recorder: Recorder, outputs: list[Any]) -> Origin | None:
 def _raises(node: Any) -> bool:
     if node.name() == "NotImplemented":
         return True
-    names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
     try:
-        for name in names:
-            getattr(node, name)
+        for _ in saved_values(node):
+            pass
     except RuntimeError as error:
         return any(phrase in str(error) for phrase in AUTOGRAD_ERRORS)
     return False

@@ -6,7 +6,7 @@ traced back to our nodes, the recorded program is used.
 """
 
 import operator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from torch import fx
@@ -47,7 +47,9 @@ def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgr
     except RuntimeError:  # a pattern fails on this graph, and may have replaced half of it
         return joint
     program = reading.changed(module)
-    if program is None or _reads_changed_input(program, joint) or _merges_results(program, joint.program):
+    if program is None or _merges_results(program, joint.program):
+        return joint
+    if not _reads_of_changed(program, joint) <= _reads_of_changed(joint.program, joint):
         return joint
     if not _returned_inputs(program) <= _returned_inputs(joint.program):
         return joint
@@ -66,11 +68,6 @@ def _can_follow(joint: JointProgram) -> bool:
         and not any(captured_input.wrapped is not None for captured_input in captured.inputs)
         and not any(node.subgraphs() or (has_effect(node) and not writes_input(node)) for node in nodes)
     )
-
-
-def _reads_changed_input(program: Program, joint: JointProgram) -> bool:
-    """Return True if something reads an input that the function changes, and did not before."""
-    return not _reads_of_changed(program, joint) <= _reads_of_changed(joint.program, joint)
 
 
 def _merges_results(after: Program, before: Program) -> bool:
@@ -104,6 +101,7 @@ def _is_view(node: Node) -> bool:
 
 
 def _reads_of_changed(program: Program, joint: JointProgram) -> set[tuple[str, str]]:
+    """Return the readers of inputs that the function changes, each with what it reads."""
     changed = joint.changed_inputs
     return {
         (node.name, read.name)
@@ -113,28 +111,21 @@ def _reads_of_changed(program: Program, joint: JointProgram) -> set[tuple[str, s
     }
 
 
-@dataclass(slots=True)
 class _NodeTracker:
     """Follows the nodes of one graph module through the passes."""
-
-    before: Program
-    node_of: dict[fx.Node, Node] = field(init=False)
-    calls: dict[fx.Node, tuple[Any, Any, Any]] = field(init=False)
-    """The target and arguments of each node."""
 
     def __init__(self, before: Program, module: fx.GraphModule) -> None:
         self.before = before
         ours = {node.name: node for node in before.nodes}
         placeholders = module.graph.find_nodes(op="placeholder")
-        self.node_of = {
-            node: graph_input.node for node, graph_input in zip(placeholders, before.inputs, strict=True)
-        }
+        self.node_of = {node: item.node for node, item in zip(placeholders, before.inputs, strict=True)}
         for node in module.graph.nodes:
             name = node.meta.get("aotlens_node") or (str(node.target) if node.op == "get_attr" else "")
             if name in ours:
                 self.node_of[node] = ours[name]
                 node.meta["custom"] = {**node.meta.get("custom", {}), MARK: name}
         self.calls = {node: _call(node) for node in self.node_of}
+        """The target and arguments of each node."""
 
     def changed(self, module: fx.GraphModule) -> Program | None:
         """Return the graph module as a program; None if it is unchanged."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from aotlens.analysis.records import MutationType, ViewAndMutationMeta
+from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.inputs.exit_state import input_state
 from aotlens.capture.operators import RESIZE_STORAGE
 from aotlens.capture.recorder import Recorder
@@ -25,20 +25,13 @@ def write_in_graph(captured: Captured, builder: Recorder, meta: ViewAndMutationM
     """Add the final `copy_` of each mutation that stays in the graph."""
     _resize_storages(captured, builder, meta)
     for info in meta.in_graph:
-        captured_input = captured.inputs[info.index]
-        if (
-            captured_input.node is None
-            or not info.mutates_data
-            or info.mutation_type is not MutationType.MUTATED_IN_GRAPH
-        ):
+        if not info.mutates_data:
             continue
+        captured_input = captured.inputs[info.index]
         location = info.writes[-1].origin.location if info.writes else NO_ORIGIN
         reason = f"copies the new value to `{captured_input.slot.name}`"
         origin = Origin(location, "aten.copy_.default", stage="joint", reason=reason, effect=True)
-        targets = (
-            captured_input.wrapped.nodes() if captured_input.wrapped is not None else (captured_input.node,)
-        )
-        for target, (_, value) in zip(targets, leaves_of(info.value), strict=True):
+        for target, (_, value) in zip(captured_input.nodes, leaves_of(info.value), strict=True):
             if value is target:
                 continue
             written, new = target, value

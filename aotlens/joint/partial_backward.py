@@ -10,15 +10,9 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.error_translation import translated_errors
-from aotlens.capture.recorder import Recorder
-from aotlens.capture.run import call_boundary, recording
-from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
-from aotlens.joint.leaves import gradients_of
+from aotlens.joint.differentiation import differentiate, new_alias, recording_autograd, without_new_guards
 from aotlens.joint.records import JointProgram
-from aotlens.torch_api.modes import without_autocast
-from aotlens.unsupported import unsupported
 
 DefinedTangents = tuple[bool, ...]
 """For each tangent of the backward, whether it is defined."""
@@ -31,39 +25,17 @@ def partial_gradients(joint: JointProgram, defined: DefinedTangents) -> list[Nod
         UnsupportedError: an operator cannot be recorded, or a size would be specialised.
     """
     differentiated, recorder = joint.differentiated, joint.builder
-    guards = guard_count(recorder)
-    with recorder.fake_mode:
-        tangents = [alias_of(recorder, node) for node in differentiated.tangents]
-    indices = [index for index, is_defined in enumerate(defined) if is_defined]
-    dynamic = recorder.fake_mode.shape_env is not None
-    with recording(recorder, dynamic), translated_errors(recorder), torch.enable_grad(), without_autocast():
-        outputs, defined_tangents = (
-            [differentiated.outputs[index] for index in indices],
-            [tangents[index] for index in indices],
-        )
-        if not indices:
-            outputs = [_UndefinedTangents.apply(*differentiated.outputs)]
-            defined_tangents = [outputs[0].detach()]
-        gradients = call_boundary(
-            lambda: gradients_of(outputs, list(differentiated.leaves), defined_tangents, recorder)
-        )
-    if guard_count(recorder) != guards:
-        raise unsupported("partial-backward-specialises", joint.captured.subject.span)
+    with without_new_guards(joint, "partial-backward-specialises"):
+        with recorder.fake_mode:
+            aliases = [new_alias(recorder, node) for node in differentiated.tangents]
+        outputs, tangents = (defined_values(values, defined) for values in (differentiated.outputs, aliases))
+        with recording_autograd(recorder):
+            if not any(defined):
+                outputs = [_UndefinedTangents.apply(*differentiated.outputs)]
+                tangents = [outputs[0].detach()]
+            gradients = differentiate(recorder, outputs, differentiated.leaves, tangents)
     with recorder.fake_mode, recorder.adding("joint", "a gradient, regenerated after a write"):
         return [None if tensor is None else recorder.node_of(tensor) for tensor in gradients]
-
-
-def guard_count(recorder: Recorder) -> int:
-    """Return the number of guards on symbolic sizes so far."""
-    environment = recorder.fake_mode.shape_env
-    return 0 if environment is None else len(environment.guards)
-
-
-def alias_of(recorder: Recorder, node: Node) -> Any:
-    """Return a new fake tensor that the recording tracks as the node's value, on a storage of its own."""
-    alias = node.val.detach()
-    recorder.track(alias, Storage(node, alias))
-    return alias
 
 
 class _UndefinedTangents(torch.autograd.Function):

@@ -11,7 +11,7 @@ from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node, Program, ProgramOutput
 from aotlens.ir.slots import BACKWARD_OUTPUTS, IntermediateBase, UserOutput
 from aotlens.ir.subclasses import Wrapped
-from aotlens.joint.undefined_tangents import UserGradSource
+from aotlens.joint.undefined_tangents import NO_DEPENDENCE, TangentDependence
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,12 @@ class Joint:
     """Forward and backward in one program: the forward's outputs, then the gradients."""
 
     program: Program
+    changed_inputs: frozenset[int] = frozenset()
+    """Identities of the inputs whose caller's tensor has another value when the backward runs."""
+    leaves: dict[int, Any] = field(default_factory=dict)
+    """By index, the inputs that are leaves whose `.grad` receives their gradient."""
+    may_save_views: bool = True
+    """Whether a policy that saves what the backward reads may save a view."""
 
     @property
     def forward_outputs(self) -> tuple[ProgramOutput, ...]:
@@ -35,20 +41,6 @@ class Joint:
     def gradients(self) -> tuple[ProgramOutput, ...]:
         """The backward's outputs: gradients and, with functional RNG, the new offset."""
         return tuple(out for out in self.program.outputs if isinstance(out.slot, BACKWARD_OUTPUTS))
-
-    @property
-    def changed_inputs(self) -> frozenset[int]:
-        """Identities of the inputs whose caller's tensor has another value when the backward runs."""
-        return frozenset()
-
-    def leaf(self, index: int) -> Any:
-        """Return the leaf whose `.grad` receives the input's gradient; None for any other input."""
-        return None
-
-    @property
-    def may_save_views(self) -> bool:
-        """Return True if a policy that saves what the backward reads may save a view."""
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +69,7 @@ class FailingBackward:
     """The user's names of the outputs whose backward fails; empty if all fail."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JointProgram(Joint):
     """The joint program of a captured function; in inference the backward part is empty."""
 
@@ -98,12 +90,8 @@ class JointProgram(Joint):
     """For each tangent from autograd, in order: the wrapper that it is expected to be."""
     wrapped_gradients: dict[tuple[type, int], Wrapped] = field(default_factory=dict)
     """Gradients that are returned as wrappers, by the class of their slot and its index."""
-    tangents_by_gradient: dict[tuple[type, int], frozenset[int]] = field(default_factory=dict)
-    """By the class of a gradient's slot and its index: the tangents that it depends on."""
-    materialises_zeros: bool = False
-    """Whether eager materialises zeros if no tangent is defined at all: a custom function does."""
-    user_grad_sources: tuple[UserGradSource, ...] = ()
-    """Custom functions and hooks for which an undefined tangent may differ from zeros."""
+    dependence: TangentDependence = NO_DEPENDENCE
+    """Which gradients depend on which tangents."""
     differentiated: Differentiated = Differentiated()
     failing: FailingBackward | None = None
     """Set if the backward of all outputs raises, as in eager."""
@@ -119,19 +107,3 @@ class JointProgram(Joint):
     def always_fails(self) -> bool:
         """Return True if the backward raises for any tangents, so that the program has no gradients."""
         return self.failing is not None and not self.failing_tangents
-
-    def leaf(self, index: int) -> Any:
-        captured = self.captured.inputs[index]
-        is_leaf = captured.is_tensor and captured.is_leaf and captured.requires_grad
-        return captured.fake if is_leaf else None
-
-    @property
-    def changed_inputs(self) -> frozenset[int]:
-        changed: set[int] = set()
-        for info in self.meta.inputs:
-            if info.mutates_data:
-                before = self.captured.inputs[info.index].nodes
-                # of a wrapper perhaps only some inner tensors change; a plain tensor is one node, which does
-                after = info.value.nodes() if isinstance(info.value, Wrapped) else (None,) * len(before)
-                changed.update(id(old) for old, new in zip(before, after, strict=True) if old is not new)
-        return frozenset(changed)

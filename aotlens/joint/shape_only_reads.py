@@ -13,7 +13,7 @@ import torch
 
 from aotlens.capture.recorder import Recorder
 from aotlens.ir.origin import Origin
-from aotlens.ir.program import Node, nodes_in, with_replaced_values
+from aotlens.ir.program import Node, with_replaced_values
 
 aten = torch.ops.aten
 
@@ -78,53 +78,26 @@ def without_shape_only_reads(
     of each node that changed, by its identity.
     """
     backward = [node for node in nodes if node.origin.backward]
-    args_of: dict[int, tuple[Any, ...]] = {}
-    asking = [node for node in backward if shape_only_arguments(node.op)]
-    handed = {_storage(value) for value in handed_out if asking and type(value) is Node}
-    read_for_numbers = {
-        id(source) for node in backward if asking for source in _read_for_numbers(node, args_of)
-    }
-    size_only: dict[int, Node] = {}
-    for node in asking:
-        for position in shape_only_arguments(node.op):
-            source = node.args[position]
-            if (
-                id(source) not in read_for_numbers
-                and _is_replaceable(source)
-                and _storage(source) not in handed
-            ):
-                size_only[id(node)] = replacement = _size_only_node(recorder, source, node)
-                args_of[id(node)] = (*node.args[:position], replacement, *node.args[position + 1 :])
-    return _with_arguments(nodes, args_of, size_only) if args_of else (nodes, {})
+    asking = [(node, position) for node in backward for position in shape_only_arguments(node.op)]
+    if not asking:
+        return nodes, {}
+    handed = {_storage(value) for value in handed_out if type(value) is Node}
+    read_for_numbers = {id(source) for node in backward for source in _read_for_numbers(node)}
+    size_only, readers = dict[int, Node](), dict[int, Node]()
+    for node, position in asking:
+        source = node.args[position]
+        if id(source) in read_for_numbers or not _is_replaceable(source) or _storage(source) in handed:
+            continue
+        size_only[id(node)] = instead = _size_only_node(recorder, source, node)
+        args = (*node.args[:position], instead, *node.args[position + 1 :])
+        readers[id(node)] = replace(node, args=args)
+    inserted = (each for node in nodes for each in (size_only.get(id(node)), node) if each is not None)
+    return with_replaced_values(inserted, readers)
 
 
-def _with_arguments(
-    nodes: tuple[Node, ...], args_of: dict[int, tuple[Any, ...]], size_only: dict[int, Node]
-) -> tuple[tuple[Node, ...], dict[int, Node]]:
-    """Apply the new arguments `args_of`, and insert each reader's `size_only` node before it.
-
-    Both are by the reader's identity.  Return the nodes and the replacements, as `without_shape_only_reads`.
-    """
-    first = next(index for index, node in enumerate(nodes) if id(node) in args_of)
-    replacements: dict[int, Node] = {}
-    new_nodes = list(nodes[:first])
-    for node in nodes[first:]:
-        if id(node) in size_only:
-            new_nodes.append(size_only[id(node)])
-        args = args_of.get(id(node))
-        new_node = node if args is None else replace(node, args=args)
-        (new_node,), _ = with_replaced_values((new_node,), replacements)
-        if new_node is not node:
-            replacements[id(node)] = new_node
-        new_nodes.append(new_node)
-    return tuple(new_nodes), replacements
-
-
-def _read_for_numbers(node: Node, args_of: dict[int, tuple[Any, ...]]) -> list[Node]:
+def _read_for_numbers(node: Node) -> list[Node]:
     read_for_shape = [node.args[position] for position in shape_only_arguments(node.op)]
-    args = args_of.get(id(node), node.args)
-    sources = (*nodes_in(args), *nodes_in(node.kwargs.values()))
-    return [source for source in sources if not any(source is each for each in read_for_shape)]
+    return [source for source in node.inputs() if not any(source is each for each in read_for_shape)]
 
 
 def _storage(node: Node) -> int | None:

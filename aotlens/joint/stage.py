@@ -83,17 +83,18 @@ def build_joint(
         recorded=Snapshot(builder).take(_known_tensors(captured, meta)),
         builder=builder,
         program=Program("joint", inputs, nodes, joint_outputs),
+        changed_inputs=frozenset(_changed_inputs(captured, meta)),
+        leaves={
+            index: captured_input.fake
+            for index, captured_input in enumerate(captured.inputs)
+            if captured_input.is_tensor and captured_input.is_leaf and captured_input.requires_grad
+        },
         training=training,
         differentiable=(*_differentiable(outputs), *(False for _ in random.outputs(False))),
         aliases=aliases,
         wrapped_tangents=tuple(tangent.wrapped for tangent in backward.tangents),
         wrapped_gradients=backward.wrapped(replacements),
-        tangents_by_gradient={
-            (type(item.slot), item.slot.index): tangents
-            for item, tangents in zip(wanted, backward.tangent_dependence.tangents, strict=False)
-        },
-        materialises_zeros=backward.tangent_dependence.materialises_zeros,
-        user_grad_sources=backward.tangent_dependence.user_grad_sources,
+        dependence=backward.tangent_dependence,
         differentiated=_differentiated(differentiable, wanted, backward),
         failing=backward.failing,
         failing_tangents=_with_output_names(captured, meta, differentiable, backward),
@@ -123,6 +124,16 @@ def _with_replacements(output: ProgramOutput, replacements: dict[int, Node]) -> 
     if type(output.value) is not Node or id(output.value) not in replacements:
         return output
     return replace(output, value=replacements[id(output.value)])
+
+
+def _changed_inputs(captured: Captured, meta: ViewAndMutationMeta) -> Iterator[int]:
+    """Yield the identities of the graph inputs (of a subclass the inner ones) whose values change."""
+    for info in meta.inputs:
+        if info.mutates_data:
+            before = captured.inputs[info.index].nodes
+            # of a wrapper perhaps only some inner tensors change; a plain tensor is one node, which does
+            after = info.value.nodes() if isinstance(info.value, Wrapped) else (None,) * len(before)
+            yield from (id(old) for old, new in zip(before, after, strict=True) if old is not new)
 
 
 def _known_tensors(captured: Captured, meta: ViewAndMutationMeta) -> Iterator[Any]:
@@ -199,7 +210,7 @@ def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Want
     new_leaves = [
         Wanted(LeafGradient(captured.output_names[info.index], info.index), info.tensor)
         for info in meta.outputs
-        if info.is_new_leaf or info.is_alias_leaf
+        if info.is_leaf
     ]
     return inputs + new_leaves
 
@@ -227,7 +238,7 @@ def forward_outputs(
     for output in meta.outputs:
         if isinstance(output.value, (Node, Wrapped)):
             slot = UserOutput(captured.output_names[output.index], output.index)
-            outputs.append(ForwardOutput(slot, output.value, None if output.is_new_leaf else output.tensor))
+            outputs.append(ForwardOutput(slot, output.value, None if output.is_leaf else output.tensor))
     for index, base in enumerate(meta.bases):
         tensor = None if base.is_cut_off or base.without_gradient else base.tensor
         outputs.append(ForwardOutput(IntermediateBase(f"base_{index}", index), base.value, tensor))

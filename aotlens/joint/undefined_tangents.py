@@ -22,6 +22,10 @@ USERS = ("torch._library.", "aotlens.capture.autograd.custom_functions")
 """Modules with functions that call the user's code; all other functions there treat zeros like None."""
 
 
+GradientKey = tuple[type, int]
+"""The class of a gradient's slot, and its index."""
+
+
 @dataclass(frozen=True, slots=True)
 class UserGradSource:
     """A custom function or a hook of the user's, for which an undefined tangent may differ from zeros."""
@@ -36,11 +40,12 @@ class UserGradSource:
 class TangentDependence:
     """Facts of the autograd graph about undefined tangents."""
 
-    tangents: tuple[frozenset[int], ...] = ()
+    tangents: dict[GradientKey, frozenset[int]] = field(default_factory=dict)
     """For each gradient that autograd was asked for, the indices of the tangents that it depends on."""
     materialises_zeros: bool = False
-    """Whether a custom function is involved that materialises zeros and returns no None."""
+    """Whether eager materialises zeros if no tangent is defined at all: a custom function or a hook does."""
     user_grad_sources: tuple[UserGradSource, ...] = ()
+    """Custom functions and hooks for which an undefined tangent may differ from zeros."""
 
 
 NO_DEPENDENCE = TangentDependence()
@@ -69,7 +74,7 @@ class BackwardEvents:
 
 
 def tangent_dependence(
-    outputs: Sequence[Any], leaves: Sequence[Any], events: BackwardEvents
+    outputs: Sequence[Any], leaves: dict[GradientKey, Any], events: BackwardEvents
 ) -> TangentDependence:
     """Find the tangents that each leaf's gradient depends on; leaves are tensors or edges."""
     plain_walk = walk = _Walk({}, {})
@@ -77,14 +82,10 @@ def tangent_dependence(
     if events.none_gradients:
         walk = _Walk(events.none_gradients, plain_walk.mask_by_node)
         walk.run(outputs)
-    edges = (_edge(leaf) for leaf in leaves)
-    masks = [
-        walk.mask_by_leaf.get(id(leaf), 0) if edge is None else walk.mask_by_edge.get(edge, 0)
-        for leaf, edge in zip(leaves, edges, strict=True)
-    ]
-    custom = walk.custom_nodes
-    sources = _user_grad_sources(walk, plain_walk, events) if custom or events.hooked else ()
-    return TangentDependence(tuple(map(_bits, masks)), bool(custom or events.hooked), sources)
+    tangents = {key: _bits(walk.mask_of(leaf)) for key, leaf in leaves.items()}
+    if not walk.custom_nodes and not events.hooked:
+        return TangentDependence(tangents)
+    return TangentDependence(tangents, True, _user_grad_sources(walk, plain_walk, events))
 
 
 @dataclass(slots=True)
@@ -122,6 +123,11 @@ class _Walk:
             if not following and hasattr(node, "variable"):  # a leaf has several edges after `set_`
                 key = id(node.variable)
                 self.mask_by_leaf[key] = self.mask_by_leaf.get(key, 0) | mask
+
+    def mask_of(self, leaf: Any) -> int:
+        """Return the mask of a leaf's gradient."""
+        edge = _edge(leaf)
+        return self.mask_by_leaf.get(id(leaf), 0) if edge is None else self.mask_by_edge.get(edge, 0)
 
     def _add(self, edge: Edge, mask: int) -> None:
         self.mask_by_edge[edge] = self.mask_by_edge.get(edge, 0) | mask

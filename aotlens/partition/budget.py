@@ -86,36 +86,16 @@ class Frontier:
             self.least_bytes.size_bytes: self.least_bytes,
             self.least_work.size_bytes: self.least_work,
         }
-        gaps = [self._gap(self.least_bytes, self.least_work)]
+        gaps = [_gap(self.least_bytes, self.least_work)]
         while gaps and len(by_bytes) < count:
             _, _, low, high = heapq.heappop(gaps)
             between = self._between(low, high)
             if between is None or between.size_bytes in by_bytes:
                 continue
             by_bytes[between.size_bytes] = between
-            heapq.heappush(gaps, self._gap(low, between))
-            heapq.heappush(gaps, self._gap(between, high))
+            heapq.heappush(gaps, _gap(low, between))
+            heapq.heappush(gaps, _gap(between, high))
         return _undominated(by_bytes.values())
-
-    def meet(self, budget_bytes: int) -> tuple[FrontierPoint, FrontierPoint | None]:
-        """Return the last hull point within the budget, and the first beyond it (None where all points fit).
-
-        Raises:
-            InfeasibleError: even the fewest bytes are more than the budget.
-        """
-        low, high = self.least_bytes, self.least_work
-        if low.size_bytes > budget_bytes:
-            raise InfeasibleError(self._problem.values[-1])
-        if high.size_bytes <= budget_bytes:
-            return high, None
-        while True:
-            between = self._between(low, high)
-            if between is None or between.size_bytes in (low.size_bytes, high.size_bytes):
-                return low, high
-            if between.size_bytes <= budget_bytes:
-                low = between
-            else:
-                high = between
 
     def within(self, budget_bytes: int) -> tuple[FrontierPoint, int]:
         """Return the cheapest hull point within the budget, and a lower bound on the work of any choice
@@ -124,16 +104,18 @@ class Frontier:
         Raises:
             InfeasibleError: even the fewest bytes are more than the budget.
         """
-        within, beyond = self.meet(budget_bytes)
-        if beyond is None:
-            return within, within.flops
+        within, beyond = self.least_bytes, self.least_work
+        if within.size_bytes > budget_bytes:
+            raise InfeasibleError(self._problem.values[-1])
+        if beyond.size_bytes <= budget_bytes:
+            return beyond, beyond.flops
+        while (between := self._between(within, beyond)) is not None:
+            if between.size_bytes <= budget_bytes:
+                within = between
+            else:
+                beyond = between
         share = (budget_bytes - within.size_bytes) / (beyond.size_bytes - within.size_bytes)
         return within, max(0, int(within.flops - share * (within.flops - beyond.flops) * (1 + _NUDGE)))
-
-    def _gap(
-        self, low: FrontierPoint, high: FrontierPoint
-    ) -> tuple[float, int, FrontierPoint, FrontierPoint]:
-        return (-(high.size_bytes - low.size_bytes) * 1.0, low.size_bytes, low, high)
 
     def _between(self, low: FrontierPoint, high: FrontierPoint) -> FrontierPoint | None:
         """Return a point below the line through two others; None if there is none."""
@@ -147,6 +129,11 @@ class Frontier:
         point = point_of(self._problem, self._network.solve_priced(byte_price, work_price))
         work = sum(self._work.get(id(value.node), 0.0) for value in self._problem.recomputed(point.saved))
         return replace(point, work=work)
+
+
+def _gap(low: FrontierPoint, high: FrontierPoint) -> tuple[int, int, FrontierPoint, FrontierPoint]:
+    """Return an entry of the heap of gaps: the widest first."""
+    return low.size_bytes - high.size_bytes, low.size_bytes, low, high
 
 
 def _undominated(points: Iterable[FrontierPoint]) -> tuple[FrontierPoint, ...]:
@@ -167,9 +154,8 @@ def meet_budget(problem: Problem, budget_bytes: int) -> BudgetSolution:
     within, bound = Frontier(problem).within(budget_bytes)
     if bound == within.flops:
         return BudgetSolution(within, budget_bytes, bound, True, "a point of the frontier")
-    if len(problem.values) > EXACT_VALUES:
-        return BudgetSolution(within, budget_bytes, bound, False, "the next point of the frontier")
-    proven = solve_exactly(problem, budget_bytes, within.saved)
+    is_small = len(problem.values) <= EXACT_VALUES
+    proven = solve_exactly(problem, budget_bytes, within.saved) if is_small else None
     if proven is None:
         return BudgetSolution(within, budget_bytes, bound, False, "the next point of the frontier")
     point = point_of(problem, proven.saved)

@@ -13,15 +13,7 @@ from torch import fx
 from aotlens.errors import UserError
 from aotlens.ir.from_graph_module import import_graph, nodes_of, outputs_of
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
-from aotlens.ir.slots import (
-    BACKWARD_INPUTS,
-    Buffer,
-    CurrentInput,
-    Parameter,
-    SavedForBackward,
-    SavedInput,
-    Tangent,
-)
+from aotlens.ir.slots import Buffer, CurrentInput, Parameter, SavedInput, Tangent
 from aotlens.joint.convention import (
     backward_tangents,
     forward_graph_outputs,
@@ -32,6 +24,7 @@ from aotlens.joint.convention import (
 )
 from aotlens.joint.records import JointProgram
 from aotlens.options import PartitionFunction
+from aotlens.partition.programs import forward_program
 from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Partitioned, Saved
 from aotlens.partition.storages import node_bytes
@@ -80,11 +73,12 @@ def partition_with(
     count = len(gradients(joint, primals(joint)))
     backward_nodes, grads = _read_backward(joint, count, backward_module, read, name)
     whole = _with_nodes_of(joint, read, backward_nodes, grads)
+    saved = (ProgramInput(node, SavedInput(node.name)) for node in read.saved)
     return Partitioned(
         joint=whole,
         policy=name,
-        forward=_forward_program(whole, read),
-        backward=_backward_program(whole, read, incoming, backward_nodes),
+        forward=replace(forward_program(whole, tuple(dict.fromkeys(read.saved))), nodes=read.nodes),
+        backward=Program("backward", (*saved, *incoming), backward_nodes, whole.gradients),
         saved=_describe(read.saved, inputs),
         modules=(forward_module, backward_module),
     )
@@ -105,8 +99,8 @@ def inference_with(joint: JointProgram, module: fx.GraphModule) -> Partitioned:
     """Return the partition of an inference program that the user edited as a graph module."""
     read = _read_forward(joint, forward_inputs(joint), module, "the edited graph")
     whole = _with_nodes_of(joint, read, (), [])
-    program = Program("inference", whole.program.inputs, read.nodes, whole.program.outputs)
-    return Partitioned(whole, "none", program, None, modules=(module, None))
+    program = replace(whole.program, name="inference", nodes=read.nodes)
+    return Partitioned(whole, program, None, "none", modules=(module, None))
 
 
 def _examples(joint: JointProgram) -> tuple[Any, ...]:
@@ -177,30 +171,6 @@ def _with_nodes_of(
     nodes = tuple(dict.fromkeys((*read.nodes, *backward_nodes)))
     program = Program("joint", joint.program.inputs, nodes, outputs)
     return replace(joint, program=program, aliases=aliases)
-
-
-def _forward_program(joint: JointProgram, read: _Forward) -> Program:
-    inputs = tuple(
-        program_input
-        for program_input in joint.program.inputs
-        if not isinstance(program_input.slot, BACKWARD_INPUTS)
-    )
-    available_ids = {id(out.value) for out in joint.forward_outputs} | {
-        id(program_input.node) for program_input in inputs
-    }
-    saved = [node for node in dict.fromkeys(read.saved) if id(node) not in available_ids]
-    outputs = (
-        *joint.forward_outputs,
-        *(ProgramOutput(node, SavedForBackward(node.name)) for node in saved),
-    )
-    return Program("forward", inputs, read.nodes, outputs)
-
-
-def _backward_program(
-    joint: JointProgram, read: _Forward, incoming: tuple[ProgramInput, ...], nodes: tuple[Node, ...]
-) -> Program:
-    saved = tuple(ProgramInput(node, SavedInput(node.name)) for node in read.saved)
-    return Program("backward", (*saved, *incoming), nodes, joint.gradients)
 
 
 def _describe(saved: list[Node], inputs: tuple[ProgramInput, ...]) -> tuple[Saved, ...]:

@@ -2,7 +2,7 @@
 inputs."""
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,21 +39,18 @@ def statically_dead(parts: Partitioned) -> dict[int, str]:
 
 def _value_operands(node: Node) -> list[Node]:
     """Return the arguments on whose data the node's value depends."""
-    zero = _zero_factor(node)
-    if zero is not None:
+    if _is_constant_by_zero(node):
         return []
     sizes = shape_only_arguments(node.op)
     operands = [arg for index, arg in enumerate(node.args) if index not in sizes]
     return [*nodes_in(operands), *nodes_in(node.kwargs.values())]
 
 
-def _zero_factor(node: Node) -> Any:
-    """Return the node if a factor or exponent of zero makes its value constant, for finite numbers."""
-    if packet_name(node.op) in ("aten.mul", "aten.pow") and len(node.args) == 2:
-        other = node.args[1]
-        if isinstance(other, (int, float)) and other == 0:
-            return node
-    return None
+def _is_constant_by_zero(node: Node) -> bool:
+    """Return True if a factor or exponent of zero makes the value constant, for finite numbers."""
+    if packet_name(node.op) not in ("aten.mul", "aten.pow") or len(node.args) != 2:
+        return False
+    return isinstance(node.args[1], (int, float)) and node.args[1] == 0
 
 
 def _reason(parts: Partitioned, value: Node) -> str:
@@ -139,16 +136,10 @@ def _without_effect(
         for program_input in parts.forward.inputs
     }
     _run(parts.forward.nodes, values)
-    for program_input in backward.inputs:
-        if not isinstance(program_input.slot, SavedInput):
-            values[id(program_input.node)] = _random_values(program_input.node.val, generator)
-    _run(tuple(_backward_only_nodes(backward, values)), values)
+    for program_input in backward.inputs_except(SavedInput):
+        values[id(program_input.node)] = _random_values(program_input.node.val, generator)
+    _run([node for node in backward.nodes if id(node) not in values], values)
     return [node for node in suspects if not _changes_gradients(node, backward, values, generator)]
-
-
-def _backward_only_nodes(backward: Program, values: Values) -> Iterator[Node]:
-    """Yield the backward's nodes that the forward has not computed."""
-    return (node for node in backward.nodes if id(node) not in values)
 
 
 def _random_values(val: Any, generator: torch.Generator) -> torch.Tensor:
@@ -161,7 +152,7 @@ def _random_values(val: Any, generator: torch.Generator) -> torch.Tensor:
     return made.zero_()
 
 
-def _run(nodes: tuple[Node, ...], values: Values) -> None:
+def _run(nodes: Iterable[Node], values: Values) -> None:
     for node in nodes:
         values[id(node)] = _run_node(node, values)
 

@@ -34,7 +34,7 @@ def available_nodes(parts: Partitioned) -> tuple[Node, ...]:
     inputs = [
         node
         for captured_input in parts.joint.captured.inputs
-        if captured_input.is_graph_input and captured_input.duplicate_of is None
+        if captured_input.is_graph_input
         for node in captured_input.nodes
         if id(node) not in changed
     ]
@@ -105,6 +105,12 @@ def derivative_program(
     return Program(name, tuple(inputs), nodes, outputs)
 
 
+def positions_read(program: Program, nodes: Sequence[Node | None]) -> list[int]:
+    """Return the position of each of the program's inputs among these nodes."""
+    positions = {id(node): index for index, node in enumerate(nodes)}
+    return [positions[id(graph_input.node)] for graph_input in program.inputs]
+
+
 class _EquivalentValues:
     """Finds an available value that equals one that is not available."""
 
@@ -149,11 +155,7 @@ class _EquivalentValues:
 def _reject_unavailable(parts: Partitioned, node: Node) -> None:
     """Raise UnsupportedError for a value that runs once and is not saved, or that an input had before a
     mutation."""
-    if any(
-        node is program_input.node
-        for program_input in parts.joint.program.inputs
-        if isinstance(program_input.slot, RNG_STATES)
-    ):
+    if any(node is item.node for item in parts.joint.program.inputs_of(*RNG_STATES)):
         case = "it recomputes random numbers, from an RNG state that the backward does not save"
     elif node.op is None and node.constant is None:
         names = {

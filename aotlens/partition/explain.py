@@ -64,10 +64,8 @@ def certificates(split: Split) -> dict[int, Certificate]:
         first = node if len(chosen) <= OWN_PRICES else representatives.setdefault(key, node)
         if first is not node:
             known = by_identity[id(first)]
-            above = graph.above(node)
-            by_identity[id(node)] = Certificate(
-                *above, graph.below(node), (), known.price_bytes, known.price_flops, first
-            )
+            prices = (), known.price_bytes, known.price_flops
+            by_identity[id(node)] = Certificate(*graph.above(node), graph.below(node), *prices, first)
             continue
         by_identity[id(node)] = Certificate(*graph.above(node), graph.below(node), *price.without(node))
     return by_identity

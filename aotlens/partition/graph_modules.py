@@ -13,7 +13,6 @@ from aotlens.ir.program import (
     Program,
     ProgramInput,
     ProgramOutput,
-    has_effect,
     reachable,
     without_backward_effects,
 )
@@ -30,22 +29,12 @@ from aotlens.ir.slots import (
 )
 from aotlens.joint.convention import CHANGED
 from aotlens.joint.records import Joint
+from aotlens.partition.programs import without_forward_effects
 from aotlens.partition.rules import is_number
 from aotlens.partition.stage import split_joint
 from aotlens.policy import Policy
 from aotlens.process import deferred_collection
 from aotlens.torch_api.aot import LazyGraphModule
-
-
-@dataclass(frozen=True, slots=True)
-class EditedJoint(Joint):
-    """A joint program that was imported from a graph module."""
-
-    changed: frozenset[int]
-
-    @property
-    def changed_inputs(self) -> frozenset[int]:
-        return self.changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +64,24 @@ def split_graph_module(
 
 
 def _split(read: _Read, num_fwd_outputs: int, policy: str) -> tuple[fx.GraphModule, fx.GraphModule]:
-    module = read.module
-    split = split_joint(read.joint, Policy.parse(policy))
+    module, joint = read.module, read.joint
+    split = split_joint(joint, Policy.parse(policy))
     tensors = [node for node in split.saved if not is_number(node)]
     sizes = [node for node in split.saved if is_number(node)]
-    inputs = [item.node for item in read.joint.program.inputs if not isinstance(item.slot, BACKWARD_INPUTS)]
-    backward_inputs = [
-        item.node for item in read.joint.program.inputs if isinstance(item.slot, BACKWARD_INPUTS)
-    ]
+    inputs = [item.node for item in joint.program.inputs_except(*BACKWARD_INPUTS)]
+    backward_inputs = [item.node for item in joint.program.inputs_of(*BACKWARD_INPUTS)]
     results = flat_outputs(module)
-    outputs = [out.value for out in read.joint.forward_outputs]
-    forward_nodes = reachable(
-        [*outputs, *tensors, *sizes], without_backward_effects(read.joint.program.nodes)
-    )
+    computed = [*(out.value for out in joint.forward_outputs), *split.saved]
     forward = _extract(
         module,
         read.original(inputs),
-        read.original(forward_nodes),
+        read.original(reachable(computed, without_backward_effects(joint.program.nodes))),
         [*results[:num_fwd_outputs], *read.original([*tensors, *sizes])],
     )
     backward = _extract(
         module,
         read.original([*sizes, *tensors, *backward_inputs]),
-        read.original(
-            [node for node in split.backward_nodes if not has_effect(node) or node.origin.backward]
-        ),
+        read.original(without_forward_effects(split.backward_nodes)),
         results[num_fwd_outputs:],
     )
     _describe_outputs(module, forward, backward, num_fwd_outputs)
@@ -127,7 +109,7 @@ def _read(module: fx.GraphModule, num_fwd_outputs: int, static: frozenset[int]) 
         outputs.append(ProgramOutput(made[value] if isinstance(value, fx.Node) else value, slot))
     program = Program("joint", tuple(inputs), nodes_of(made), tuple(outputs))
     changed = frozenset(id(ours) for node, ours in made.items() if node.meta.get(CHANGED))
-    return _Read(module, EditedJoint(program, changed), {id(ours): node for node, ours in made.items()})
+    return _Read(module, Joint(program, changed), {id(ours): node for node, ours in made.items()})
 
 
 def _slot(name: str, index: int) -> GraphInput:

@@ -69,7 +69,8 @@ def overridden_values(
             if policy.skips_unknown:
                 continue
             raise
-        decided = {id(target): decision for node in nodes for target in _targets(node, decision, joint)}
+        targets = (target for node in nodes for target in _targets(node, decision, joint))
+        decided = dict.fromkeys(map(id, targets))
         owned = {id(node): values.get(id(storage_root(node))) for node in nodes}
         rejected = {
             identity: reason
@@ -184,8 +185,7 @@ class _NamedValues:
     """The forward's nodes by the names that the user may use."""
 
     def __init__(self, joint: Joint, sides: Sides, variables: Mapping[int, str]) -> None:
-        inputs = [item.node for item in joint.program.inputs if id(item.node) not in sides.backward]
-        self._nodes = [*inputs, *(node for node in joint.program.nodes if id(node) not in sides.backward)]
+        self._nodes = sides.forward_nodes(joint)
         self._names: dict[str, list[Node]] = {}
         for node in self._nodes:
             self._names.setdefault(node.name, []).append(node)
@@ -216,27 +216,20 @@ class _NamedValues:
 
     def _on_line(self, override: Override, file: str, line: int) -> list[Node]:
         """Return the values that a line computes itself, or else those that its calls compute."""
-        computed = [node for node in self._nodes if node.op is not None]
-        itself = [
-            node
-            for node in computed
-            if any(_is_on_line(span, file, line) for span in node.origin.location.spans[:1])
-        ]
-        nodes = itself or [
-            node
-            for node in computed
-            if any(_is_on_line(span, file, line) for span in node.origin.location.spans)
-        ]
-        if nodes:
+        in_file = {
+            node: [span if _is_file(span.file, file) else None for span in node.origin.location.spans]
+            for node in self._nodes
+            if node.op is not None
+        }
+
+        def on_line(depth: int | None) -> list[Node]:
+            """Return the nodes of which one of the innermost `depth` expressions is there; None means any."""
+            spans_of = ((node, spans[:depth]) for node, spans in in_file.items())
+            return [node for node, spans in spans_of if any(_is_on_line(span, line) for span in spans)]
+
+        if nodes := on_line(1) or on_line(None):
             return nodes
-        lines = sorted(
-            {
-                span.line
-                for node in computed
-                for span in node.origin.location.spans
-                if _is_file(span.file, file)
-            }
-        )
+        lines = sorted({span.line for spans in in_file.values() for span in spans if span is not None})
         near = ", ".join(map(str, sorted(lines, key=lambda other: abs(other - line))[:5]))
         where = (
             f"; the nearest lines that do are {near}" if near else f"; no value comes from a file `{file}`"
@@ -246,8 +239,8 @@ class _NamedValues:
         )
 
 
-def _is_on_line(span: Span, file: str, line: int) -> bool:
-    return span.line <= line <= span.end_line and _is_file(span.file, file)
+def _is_on_line(span: Span | None, line: int) -> bool:
+    return span is not None and span.line <= line <= span.end_line
 
 
 def _is_file(path: str, file: str) -> bool:

@@ -22,7 +22,7 @@ from aotlens.partition.problem import (
 from aotlens.partition.reasons import Reason
 from aotlens.partition.rules import Decision, has_several_outputs, is_checkpointed, is_number
 from aotlens.partition.sides import Sides
-from aotlens.partition.storages import is_view, node_bytes, storage_root
+from aotlens.partition.storages import is_view, node_bytes, returned_storages, storage_root
 from aotlens.partition.user_names import user_names
 from aotlens.policy import Policy
 
@@ -49,12 +49,15 @@ def choose_saved(joint: Joint, sides: Sides, policy: Policy) -> Choice:
     Raises:
         UserError: an override or a budget that cannot be met.
     """
+    scope = PRICED if policy.base == "budget" else MIN_CUT
+    forced = _overrides(joint, sides, policy, scope)
     if policy.base == "default":
-        return save_all_reads(joint, sides, _overrides(joint, sides, policy, MIN_CUT))
+        return save_all_reads(joint, sides, forced)
+    problem = build_problem(joint, sides, scope, forced)
     if policy.base == "budget":
-        return _within_budget(joint, sides, policy)
-    forced = _overrides(joint, sides, policy, MIN_CUT)
-    problem = build_problem(joint, sides, MIN_CUT, forced)
+        solution = _within_budget(problem, budget_bytes(joint, sides, policy), policy)
+        choice = _solver_choice(joint, problem, solution.point.saved, Reason.BUDGET, forced)
+        return replace(choice, budget_solution=solution)
     try:
         saved = Network(problem).solve()
     except InfeasibleError as error:
@@ -134,20 +137,15 @@ def _solver_choice(
     return Choice(nodes, why_saved, why_recomputed, problem, forced=forced)
 
 
-def _within_budget(joint: Joint, sides: Sides, policy: Policy) -> Choice:
-    forced = _overrides(joint, sides, policy, PRICED)
-    problem = build_problem(joint, sides, PRICED, forced)
-    limit_bytes = budget_bytes(joint, sides, policy)
+def _within_budget(problem: Problem, limit_bytes: int, policy: Policy) -> BudgetSolution:
     try:
-        solution = meet_budget(problem, limit_bytes)
+        return meet_budget(problem, limit_bytes)
     except InfeasibleError:
         if policy.budget is None or policy.budget.fraction is None:
-            raise UserError(_too_small(problem, limit_bytes, joint)) from None
+            raise UserError(_too_small(problem, limit_bytes)) from None
         # A fraction is for all graphs of a program, and some of them save only what they must.
         least = Frontier(problem).least_bytes
-        solution = replace(meet_budget(problem, least.size_bytes), budget_bytes=limit_bytes)
-    choice = _solver_choice(joint, problem, solution.point.saved, Reason.BUDGET, forced)
-    return Choice(choice.saved, choice.why_saved, choice.why_recomputed, problem, solution, forced)
+        return replace(meet_budget(problem, least.size_bytes), budget_bytes=limit_bytes)
 
 
 def budget_bytes(joint: Joint, sides: Sides, policy: Policy) -> int:
@@ -166,8 +164,7 @@ def added_bytes(joint: Joint, saved: tuple[Node, ...]) -> int:
 
 def added_storages(joint: Joint, saved: tuple[Node, ...]) -> Iterator[Node]:
     """Yield the values whose storage only the backward keeps alive."""
-    counted = {id(storage_root(out.value)) for out in joint.returned_outputs if isinstance(out.value, Node)}
-    counted.update(id(program_input.node) for program_input in joint.program.inputs)
+    counted = returned_storages(joint) | {id(item.node) for item in joint.program.inputs}
     for node in saved:
         root = storage_root(node)
         if id(root) not in counted and root.constant is None:
@@ -182,7 +179,7 @@ def _infeasible(error: InfeasibleError, policy: Policy) -> str:
     )
 
 
-def _too_small(problem: Problem, limit: int, joint: Joint) -> str:
+def _too_small(problem: Problem, limit: int) -> str:
     least = Frontier(problem).least_bytes
     values = sorted(
         (value for value in problem.values if id(value.node) in least.saved and value.size_bytes),

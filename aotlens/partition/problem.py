@@ -26,7 +26,7 @@ from aotlens.partition.rules import (
     is_random,
 )
 from aotlens.partition.sides import Sides
-from aotlens.partition.storages import is_view, node_bytes, storage_root
+from aotlens.partition.storages import is_view, node_bytes, returned_storages, storage_root
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +131,11 @@ def build_problem(
     """Return the problem of a joint program; `forced` holds the user's overrides by node identity."""
     read = _read_by_backward(joint, sides)
     facts = _Facts(joint, sides, scope)
-    values = [
-        _overridden(facts.value(node), (forced or {}).get(id(node)))
-        for node in joint.program.nodes
-        if id(node) not in sides.backward
-    ]
-    inputs = [
-        facts.value(program_input.node)
-        for program_input in joint.program.inputs
-        if id(program_input.node) not in sides.backward
-    ]
-    listed = {id(value.node) for value in values}
-    return _relevant(_possible([*(value for value in inputs if id(value.node) not in listed), *values]), read)
+    decisions = {
+        identity: choice for identity, choice in (forced or {}).items() if identity not in sides.inputs
+    }
+    values = [_overridden(facts.value(node), decisions.get(id(node))) for node in sides.forward_nodes(joint)]
+    return _relevant(_possible(values), read)
 
 
 def _possible(values: list[Value]) -> list[Value]:
@@ -187,12 +180,9 @@ class _Facts:
         self._sides, self._scope = sides, scope
         self._slots = {id(program_input.node): program_input.slot for program_input in joint.program.inputs}
         saved_by_eager = _storages_that_eager_keeps(joint, sides)
-        results = {
-            id(storage_root(out.value)) for out in joint.returned_outputs if isinstance(out.value, Node)
-        }
         parameters = {identity for identity, slot in self._slots.items() if isinstance(slot, Parameter)}
         fixed = {id(node) for node in joint.program.nodes if node.constant is not None} | parameters
-        externally_owned = results | sides.inputs
+        externally_owned = returned_storages(joint) | sides.inputs
         self._free = (externally_owned & saved_by_eager | fixed) - sides.changed_inputs
         self._may_change = externally_owned - self._free - sides.changed_inputs
         self._leave_checkpoints = sides.checkpoint_outputs | sides.passed_between_checkpoints

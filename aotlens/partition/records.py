@@ -1,7 +1,7 @@
 """The records of the partition stage."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from aotlens.capture.autograd.saved_tensor_hooks import SavedTensorHooks
 from aotlens.ir.program import Node, Program, ProgramInput
@@ -82,31 +82,27 @@ class Packing:
     """Empty where no value is packed: the hooks do not run then."""
 
 
-class ForwardBackward(Protocol):
-    """A joint program as forward and backward, whichever partitioner divided it."""
-
-    @property
-    def joint(self) -> Joint: ...
-
-    @property
-    def forward(self) -> Program: ...
-
-    @property
-    def backward(self) -> Program | None: ...
-
-    @property
-    def saved_inputs(self) -> tuple[ProgramInput, ...]: ...
-
-
 @dataclass(frozen=True, slots=True)
-class Partitioned:
-    """Forward and backward as two programs that share nodes."""
+class ForwardBackward:
+    """A joint program as forward and backward, two programs that share nodes."""
 
-    joint: JointProgram
-    policy: str
+    joint: Joint
     forward: Program
     backward: Program | None
     """None in inference."""
+
+    @property
+    def saved_inputs(self) -> tuple[ProgramInput, ...]:
+        """Return the backward's inputs that the forward saved, in order."""
+        return self.backward.inputs_of(SavedInput) if self.backward is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned(ForwardBackward):
+    """The division of a captured function by a policy, or by the user's partition function."""
+
+    joint: JointProgram
+    policy: str
     saved: tuple[Saved, ...] = ()
     recomputed: tuple[Recomputed, ...] = ()
     modules: tuple[Any, Any] | None = None
@@ -121,12 +117,6 @@ class Partitioned:
         """Return the `invoke_subgraph` regions with their own partition, in the order of their first call in
         the forward."""
         return self.joint.recorded.regions
-
-    @property
-    def saved_inputs(self) -> tuple[ProgramInput, ...]:
-        """Return the backward's inputs that the forward saved, in order."""
-        inputs = self.backward.inputs if self.backward is not None else ()
-        return tuple(item for item in inputs if isinstance(item.slot, SavedInput))
 
     @property
     def saved_bytes(self) -> int:

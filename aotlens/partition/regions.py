@@ -5,8 +5,6 @@ Invariant: a saved value shares its storage neither with an output of the region
 so every call owns the values that it saves.
 """
 
-from dataclasses import dataclass
-
 import torch
 
 from aotlens.ir.origin import NO_ORIGIN, Origin
@@ -15,7 +13,6 @@ from aotlens.ir.program import (
     Program,
     ProgramInput,
     ProgramOutput,
-    has_effect,
     reachable,
     without_backward_effects,
 )
@@ -23,6 +20,7 @@ from aotlens.ir.regions import RecomputedValue, Region, RegionOperand, RegionOut
 from aotlens.ir.slots import SavedForBackward, SavedInput, Tangent
 from aotlens.joint.records import Joint
 from aotlens.options import PartitionFunction
+from aotlens.partition.programs import without_forward_effects
 from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Split
 from aotlens.partition.stage import recomputed_values, split_joint
@@ -32,22 +30,13 @@ from aotlens.policy import Base, Policy
 aten = torch.ops.aten
 
 
-@dataclass(frozen=True, slots=True)
-class RegionJoint(Joint):
-    """Forward and backward of a region in one program."""
-
-    @property
-    def may_save_views(self) -> bool:
-        return False
-
-
 def split_region(program: Program, policy: Policy | PartitionFunction) -> Region:
     """Partition a region once for all of its calls.
 
     Only the base of the policy applies: partition functions, budgets and overrides see the whole program
     only.
     """
-    joint = RegionJoint(program)
+    joint = Joint(program, may_save_views=False)
     split = split_joint(joint, Policy(_base(policy)))
     outputs, saved_values, copies = list(joint.forward_outputs), list[SavedValue](), list[Node]()
     operands = {id(program_input.node): index for index, program_input in enumerate(program.inputs)}
@@ -70,15 +59,12 @@ def split_region(program: Program, policy: Policy | PartitionFunction) -> Region
             outputs.append(ProgramOutput(value, SavedForBackward(node.name)))
         saved_values.append(SavedValue(node, source, _reason(node, split)))
     nodes = reachable([out.value for out in outputs], (*without_backward_effects(program.nodes), *copies))
-    forward = Program(f"{program.name}_forward", _operands(program), nodes, tuple(outputs))
-    saved = tuple(ProgramInput(node, SavedInput(node.name)) for node in split.saved)
-    tangents = tuple(
-        program_input for program_input in program.inputs if isinstance(program_input.slot, Tangent)
-    )
-    backward_nodes = tuple(
-        node for node in split.backward_nodes if not has_effect(node) or node.origin.backward
-    )
-    backward = Program(f"{program.name}_backward", (*saved, *tangents), backward_nodes, joint.gradients)
+    operands_of_call = program.inputs_except(Tangent)
+    forward = Program(f"{program.name}_forward", operands_of_call, nodes, tuple(outputs))
+    saved = (ProgramInput(node, SavedInput(node.name)) for node in split.saved)
+    backward_inputs = (*saved, *program.inputs_of(Tangent))
+    backward_nodes = without_forward_effects(split.backward_nodes)
+    backward = Program(f"{program.name}_backward", backward_inputs, backward_nodes, joint.gradients)
     recomputed = tuple(
         RecomputedValue(item.node, item.reason.text, item.size_bytes, item.flops)
         for item in recomputed_values(split)
@@ -92,12 +78,6 @@ def _reason(node: Node, split: Split) -> str:
 
 def _base(policy: Policy | PartitionFunction) -> Base:
     return "default" if isinstance(policy, Policy) and policy.base == "default" else "min-cut"
-
-
-def _operands(program: Program) -> tuple[ProgramInput, ...]:
-    return tuple(
-        program_input for program_input in program.inputs if not isinstance(program_input.slot, Tangent)
-    )
 
 
 def _copy(node: Node) -> Node:

@@ -5,39 +5,25 @@ Invariant: every backward node that reads a packed value reads the unpacked one;
 policy's decision do not change. If one of the hooks cannot be recorded, neither is part of the graphs.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from aotlens.capture.autograd.saved_tensor_hooks import HookRunner, SavedTensorHooks
-from aotlens.capture.error_translation import translated_errors
-from aotlens.capture.run import recording
-from aotlens.capture.storage import Storage
 from aotlens.ir.origin import Origin
-from aotlens.ir.program import (
-    Node,
-    Program,
-    ProgramInput,
-    ProgramOutput,
-    map_nodes,
-    nodes_in,
-    reachable,
-    with_replaced_values,
-    without_backward_effects,
-    writes_input,
-)
-from aotlens.ir.slots import Buffer, Parameter, SavedForBackward, SavedInput
+from aotlens.ir.program import Node, Program, ancestors, map_nodes, with_replaced_values, writes_input
+from aotlens.ir.slots import Buffer, Parameter
 from aotlens.joint.data_dependent_sizes import missing_sizes, with_sizes
+from aotlens.joint.differentiation import new_alias, recording_autograd
 from aotlens.joint.records import JointProgram
+from aotlens.partition.programs import backward_program, forward_program
 from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Packed, Packing, Partitioned, Saved
 from aotlens.partition.rules import is_number
-from aotlens.partition.saved_values import describe_saved, sizes_last
+from aotlens.partition.saved_values import describe_saved
 from aotlens.torch_api.fake.tensors import FakeTensor
-from aotlens.torch_api.modes import without_autocast
 from aotlens.torch_api.operators import pytree
 
 PACKING = "packed by the caller's saved-tensor hook"
@@ -119,9 +105,7 @@ class _Recording:
         """Return a fake tensor with a tracked storage of its own, so that views and writes of a hook stay in
         it."""
         with self._recorder.fake_mode, torch.no_grad():
-            alias = node.val.detach()
-        self._recorder.track(alias, Storage(node, alias))
-        return alias
+            return new_alias(self._recorder, node)
 
     def _run(
         self, hook: HookRunner, hook_input: Any, origin: Origin, like: Any = None
@@ -129,20 +113,13 @@ class _Recording:
         """Return the hook's output, in the layout of `like`, and the nodes that it recorded."""
         recorder = self._recorder
         first, count = recorder.nodes[0], len(recorder.nodes)
-        with self._recording_context():
+        with recording_autograd(recorder, grad_enabled=False):
             output = hook.run_for(hook_input, origin)
             if like is not None:
                 with recorder.inside_operator(origin):
                     output = _in_layout_of(output, like)
         constants = next(index for index, node in enumerate(recorder.nodes) if node is first)
         return output, [*recorder.nodes[:constants], *recorder.nodes[count + constants :]]
-
-    @contextmanager
-    def _recording_context(self) -> Iterator[None]:
-        dynamic = self._recorder.fake_mode.shape_env is not None
-        recording_hooks = recording(self._recorder, dynamic)
-        with recording_hooks, translated_errors(self._recorder), torch.no_grad(), without_autocast():
-            yield
 
     def _node(self, leaf: Any) -> Node | None:
         """Return the node of a hook's output; None for a Python value, which is a constant of the graph."""
@@ -154,16 +131,10 @@ class _Recording:
         """Return the nodes of `unpack` that its result needs, and note the forward's numbers that they
         read."""
         packed_ids, added_ids = {id(node) for node in packed_nodes}, {id(node) for node in added}
-        known: dict[int, bool] = {}
-
-        def at_hand(node: Node) -> bool:
-            """Return True if the backward can compute the node from the packed values."""
-            if id(node) in packed_ids or node.constant is not None:
-                return True
-            if id(node) not in known:
-                known[id(node)] = id(node) in added_ids and all(at_hand(source) for source in node.inputs())
-            return known[id(node)]
-
+        at_hand = set(packed_ids)  # what the backward can compute from the packed values
+        for node in added:
+            if all(id(source) in at_hand or source.constant is not None for source in node.inputs()):
+                at_hand.add(id(node))
         needed: dict[int, Node] = {}
         waiting = [result]
         while waiting:
@@ -171,7 +142,7 @@ class _Recording:
             if id(node) in packed_ids or id(node) in needed or id(node) in self.forward_numbers:
                 continue
             outside = id(node) not in added_ids and node.constant is None
-            if outside or (is_number(node) and not at_hand(node)):
+            if outside or (is_number(node) and id(node) not in at_hand):
                 self.forward_numbers[id(node)] = node
                 continue
             needed[id(node)] = node
@@ -223,18 +194,14 @@ def _with_packing(parts: Partitioned, packing: Packing, recording: _Recording) -
     symbolic = packing.values and joint.captured.is_symbolic
     sizes = missing_sizes(joint, tuple(after), nodes) if symbolic else ()
     saved = tuple(dict.fromkeys((*after, *sizes)))
-    other_inputs = tuple(
-        program_input for program_input in backward.inputs if not isinstance(program_input.slot, SavedInput)
-    )
     outputs = tuple(
         replace(out, value=map_nodes(out.value, lambda node: swaps.get(id(node), node)))
         for out in backward.outputs
     )
-    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in sizes_last(saved)), *other_inputs)
     return replace(
         parts,
-        forward=_forward(parts, saved),
-        backward=Program(backward.name, inputs, nodes, outputs),
+        forward=forward_program(joint, saved, _forward_nodes(parts, saved)),
+        backward=replace(backward_program(joint, saved, nodes), outputs=outputs),
         saved=_describe_packed(parts, saved, packing),
         packing=packing,
     )
@@ -262,42 +229,12 @@ def _leaves(node: Node, known: dict[int, Packed]) -> tuple[Node, ...]:
     return (node,) if packed is None else packed.leaves
 
 
-def _forward(parts: Partitioned, saved: tuple[Node, ...]) -> Program:
-    """Return the forward program with packed values as outputs instead of the values that they pack."""
-    forward, joint = parts.forward, parts.joint
-    output_ids = {id(out.value) for out in joint.forward_outputs}
-    outputs = (
-        *joint.forward_outputs,
-        *(
-            ProgramOutput(node, SavedForBackward(node.name))
-            for node in sizes_last(saved)
-            if node.op is not None and id(node) not in output_ids
-        ),
-    )
-    forward_nodes = without_backward_effects(
-        with_sizes(joint.program.nodes, [value.node for value in parts.saved])
-    )
-    known = {id(node) for node in forward_nodes} | {
-        id(program_input.node) for program_input in forward.inputs
-    }
-    nodes = (*forward_nodes, *_nodes_needed_for((out.value for out in outputs), known))
-    return Program(forward.name, forward.inputs, reachable([out.value for out in outputs], nodes), outputs)
-
-
-def _nodes_needed_for(values: Iterable[Any], known: set[int]) -> list[Node]:
-    """Return the nodes that compute some values and are not `known`, in execution order."""
-    ordered: dict[int, Node] = {}
-    waiting = list(nodes_in(values))
-    while waiting:
-        node = waiting[-1]
-        sources = [item for item in node.inputs() if id(item) not in known and id(item) not in ordered]
-        if id(node) in known or id(node) in ordered or not sources:
-            waiting.pop()
-            if id(node) not in known:
-                ordered.setdefault(id(node), node)
-        else:
-            waiting.extend(sources)
-    return list(ordered.values())
+def _forward_nodes(parts: Partitioned, saved: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return the forward's nodes, then those that the hooks have added for the values that are saved."""
+    joint, recorded = parts.joint, tuple(parts.joint.builder.nodes)
+    nodes = with_sizes(joint.program.nodes, [value.node for value in parts.saved])
+    added = ancestors(saved, recorded) - {id(node) for node in nodes}
+    return (*nodes, *(node for node in recorded if id(node) in added))
 
 
 def _describe_packed(parts: Partitioned, saved: tuple[Node, ...], packing: Packing) -> tuple[Saved, ...]:

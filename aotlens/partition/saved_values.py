@@ -1,4 +1,4 @@
-"""The memory that each saved value adds, the order in which values are saved, and notes on nodes."""
+"""The memory that each saved value adds, and notes on nodes."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -12,12 +12,7 @@ from aotlens.partition.problem import overruled_checkpoint
 from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Partitioned, Recomputed, Saved
 from aotlens.partition.rules import is_number
-from aotlens.partition.storages import node_bytes, storage_root
-
-
-def sizes_last(saved: Iterable[Node]) -> tuple[Node, ...]:
-    """Order tensors before sizes, as the runtime saves them."""
-    return tuple(sorted(saved, key=is_number))
+from aotlens.partition.storages import node_bytes, returned_storages, storage_root
 
 
 def describe_saved(
@@ -25,11 +20,9 @@ def describe_saved(
 ) -> tuple[Saved, ...]:
     """Describe saved values; memory is added only where no input, output or earlier value keeps the storage
     alive."""
-    outputs = {id(storage_root(out.value)) for out in joint.returned_outputs if isinstance(out.value, Node)}
+    outputs = returned_storages(joint)
     owners: dict[int, Any] = {
-        id(program_input.node): program_input.slot
-        for program_input in joint.program.inputs
-        if not isinstance(program_input.slot, BACKWARD_INPUTS)
+        id(item.node): item.slot for item in joint.program.inputs_except(*BACKWARD_INPUTS)
     }
     counted: set[int] = set()
     roots = Counter(id(storage_root(node)) for node in saved)

@@ -32,6 +32,11 @@ class Sides:
     inputs of a checkpoint: if they were recomputed, the values of both checkpoints would be in memory at
     once."""
 
+    def forward_nodes(self, joint: Joint) -> list[Node]:
+        """Return the inputs and nodes of the joint program that do not depend on a tangent, each once."""
+        nodes = (*(item.node for item in joint.program.inputs), *joint.program.nodes)
+        return [node for node in dict.fromkeys(nodes) if id(node) not in self.backward]
+
     def is_forward_value(self, node: Node) -> bool:
         """Return True if the user's forward computes the value, whether or not the forward reads it."""
         return id(node) in self.forward or not (node.origin.backward or id(node) in self.backward)
@@ -47,14 +52,8 @@ class Sides:
 def split_sides(joint: Joint) -> Sides:
     """Return the sides of a joint program."""
     program = joint.program
-    backward = {
-        id(program_input.node)
-        for program_input in program.inputs
-        if isinstance(program_input.slot, BACKWARD_INPUTS)
-    }
-    inputs = {
-        id(program_input.node) for program_input in program.inputs if id(program_input.node) not in backward
-    }
+    backward = {id(item.node) for item in program.inputs_of(*BACKWARD_INPUTS)}
+    inputs = {id(item.node) for item in program.inputs} - backward
     for node in program.nodes:
         has_backward_effect = has_effect(node) and node.origin.backward
         if has_backward_effect or any(id(source) in backward for source in node.inputs()):

@@ -1,32 +1,29 @@
 """The partition stage: a joint program and a policy become forward, backward, and the values saved between
 them."""
 
+from dataclasses import replace
+
 from torch import fx
 
 from aotlens.ir.program import (
     Node,
-    Program,
-    ProgramInput,
-    ProgramOutput,
     ancestors,
     has_effect,
     nodes_in,
-    reachable,
-    without_backward_effects,
     writes_input,
 )
-from aotlens.ir.slots import BACKWARD_INPUTS, SavedForBackward, SavedInput
-from aotlens.joint.data_dependent_sizes import sizes_to_save, with_sizes
+from aotlens.joint.data_dependent_sizes import sizes_to_save
 from aotlens.joint.records import Joint, JointProgram
 from aotlens.options import PartitionFunction
 from aotlens.partition.custom_partitioner import inference_with, partition_with
 from aotlens.partition.flops import node_flops
 from aotlens.partition.policies import choose_saved
 from aotlens.partition.problem import overruled_checkpoint
+from aotlens.partition.programs import backward_program, forward_program
 from aotlens.partition.records import Partitioned, Recomputed, Split
 from aotlens.partition.rules import has_several_outputs
 from aotlens.partition.saved_tensor_hooks import with_hooks
-from aotlens.partition.saved_values import describe_saved, sizes_last
+from aotlens.partition.saved_values import describe_saved
 from aotlens.partition.sides import Sides, split_sides
 from aotlens.partition.storages import is_view, node_bytes
 from aotlens.policy import Policy
@@ -48,7 +45,7 @@ def partition(
         policy = Policy.parse(policy)
     if not joint.training:
         name = str(policy) if isinstance(policy, Policy) else "none"
-        return Partitioned(joint, name, _renamed(joint.program, "inference"), None)
+        return Partitioned(joint, replace(joint.program, name="inference"), None, name)
     if not isinstance(policy, Policy):
         return partition_with(joint, policy, module)
     split = split_joint(joint, policy)
@@ -75,13 +72,9 @@ def split_joint(joint: Joint, policy: Policy) -> Split:
     choice = choose_saved(joint, sides, policy)
     available = sides.inputs - sides.changed_inputs
     backward_nodes, read = _backward_nodes(joint, sides, {id(node) for node in choice.saved})
-    saved_inputs = _saved_inputs(joint, available, read)
-    saved = (*saved_inputs, *(node for node in choice.saved if id(node) in read))
+    inputs = (item.node for item in joint.program.inputs if id(item.node) in available)
+    saved = tuple(node for node in (*inputs, *choice.saved) if id(node) in read)
     return Split(policy, sides, choice, saved, backward_nodes)
-
-
-def _renamed(program: Program, name: str) -> Program:
-    return Program(name, program.inputs, program.nodes, program.outputs)
 
 
 def _backward_nodes(joint: Joint, sides: Sides, saved: set[int]) -> tuple[tuple[Node, ...], set[int]]:
@@ -120,48 +113,6 @@ def _backward_nodes(joint: Joint, sides: Sides, saved: set[int]) -> tuple[tuple[
         if writes_input(node) and node.origin.backward:
             visit(node)
     return tuple(order), read
-
-
-def _saved_inputs(joint: Joint, available: frozenset[int], read: set[int]) -> tuple[Node, ...]:
-    return tuple(
-        program_input.node
-        for program_input in joint.program.inputs
-        if id(program_input.node) in available and id(program_input.node) in read
-    )
-
-
-def forward_program(joint: Joint, saved: tuple[Node, ...]) -> Program:
-    """Return the forward program, whose outputs include the saved values that it computes and does not
-    return."""
-    output_ids = {id(out.value) for out in joint.forward_outputs}
-    outputs = (
-        *joint.forward_outputs,
-        *(
-            ProgramOutput(node, SavedForBackward(node.name))
-            for node in sizes_last(saved)
-            if node.op is not None and id(node) not in output_ids
-        ),
-    )
-    all_nodes = with_sizes(joint.program.nodes, saved)
-    nodes = reachable([out.value for out in outputs], without_backward_effects(all_nodes))
-    inputs = tuple(
-        program_input
-        for program_input in joint.program.inputs
-        if not isinstance(program_input.slot, BACKWARD_INPUTS)
-    )
-    return Program("forward", inputs, nodes, outputs)
-
-
-def backward_program(joint: Joint, saved: tuple[Node, ...], nodes: tuple[Node, ...]) -> Program:
-    """Return the backward program, with saved values and then tangents as inputs."""
-    incoming = tuple(
-        program_input
-        for program_input in joint.program.inputs
-        if isinstance(program_input.slot, BACKWARD_INPUTS)
-    )
-    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in sizes_last(saved)), *incoming)
-    backward_nodes = tuple(node for node in nodes if not has_effect(node) or node.origin.backward)
-    return Program("backward", inputs, backward_nodes, joint.gradients)
 
 
 def recomputed_values(split: Split) -> tuple[Recomputed, ...]:

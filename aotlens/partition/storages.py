@@ -11,6 +11,7 @@ import torch
 
 from aotlens.capture.operators import Kind, describe
 from aotlens.ir.program import Node, getitem
+from aotlens.joint.records import Joint
 
 aten = torch.ops.aten
 
@@ -54,6 +55,11 @@ def storage_root(node: Node) -> Node:
     return source
 
 
+def returned_storages(joint: Joint) -> set[int]:
+    """Return the identities of the values that own the storages of the outputs which the caller keeps."""
+    return {id(storage_root(out.value)) for out in joint.returned_outputs if isinstance(out.value, Node)}
+
+
 def node_bytes(node: Node) -> int:
     """Return the bytes of the node's storages, with symbolic sizes at their example; numbers have none."""
     if node.op in COPIES_OPERAND_STORAGE:
@@ -77,11 +83,3 @@ def _storage_bytes(tensor: torch.Tensor) -> int:
     if isinstance(size, torch.SymInt):
         return int(size.node.hint or 0)
     return int(size)
-
-
-def depends_on_data(node: Node) -> bool:
-    """Return True if the value's size depends on data, so that `node_bytes` counts 0."""
-    if not isinstance(node.val, torch.Tensor) or node.val.layout is not torch.strided:
-        return False
-    size: Any = node.val.untyped_storage().nbytes()
-    return isinstance(size, torch.SymInt) and size.node.hint is None

@@ -31,9 +31,7 @@ class InfiniteFactor:
 
 def infinite_factors(program: Program) -> tuple[InfiniteFactor, ...]:
     """Return one operator for each minimal set of tangents that reaches such an operator."""
-    tangents = [
-        program_input.node for program_input in program.inputs if isinstance(program_input.slot, Tangent)
-    ]
+    tangents = [item.node for item in program.inputs_of(Tangent)]
     masks = {id(node): 1 << index for index, node in enumerate(tangents)}
     every, plain, by_mask = (1 << len(tangents)) - 1, set[int](), dict[int, Node]()
     if len(tangents) < 2:
@@ -112,11 +110,7 @@ class _Rewriter:
         """Values that depend on undefined tangents only."""
         self.zeros_of: dict[int, Node] = {}
         """The zeros that replace an undefined value where an operator combines it with defined ones."""
-        self._defined = {
-            id(program_input.node)
-            for program_input in program.inputs
-            if isinstance(program_input.slot, Tangent)
-        } - missing
+        self._defined = {id(item.node) for item in program.inputs_of(Tangent)} - missing
         """Values that depend on a defined tangent."""
         self._replacements: dict[int, Node] = {}
         """The new node for each rewritten node, by identity."""

@@ -10,7 +10,7 @@ from typing import Any
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import has_symbols, storage_range_of
-from aotlens.capture.subclasses import inner_tensors
+from aotlens.capture.subclasses import Path, inner_tensors
 from aotlens.ir.slots import UserInput, inner_slot
 from aotlens.runtime.tensor_guards import Checks
 from aotlens.unsupported import unsupported
@@ -46,34 +46,29 @@ class AliasGuards:
         self._captured = captured
         self._meta = meta
         self._names = arguments
-        self.needs_helper = False
-        """Whether the written text calls `reject_overlap`."""
 
     def write_duplicates(self) -> None:
         """Check that arguments which were one tensor at compilation are one tensor."""
-        for index, (name, captured_input) in enumerate(
-            zip(self._names, self._captured.flat_inputs, strict=False)
-        ):
-            if captured_input.duplicate_of is not None:
-                other = self._captured.inputs[captured_input.duplicate_of]
-                message = f"`{captured_input.slot.name}` was the same tensor as `{other.slot.name}`"
-                if self._meta.inputs[captured_input.duplicate_of].is_mutated:  # else torch accepts it
-                    message = assumption(
-                        f"{index} would be a duplicate of input {captured_input.duplicate_of}", message
-                    )
-                self._checks.raise_if(
-                    f"{name} is not {self._names[captured_input.duplicate_of]}", "AssertionError", message
-                )
+        for index, captured_input in enumerate(self._captured.flat_inputs):
+            first = captured_input.duplicate_of
+            if first is None:
+                continue
+            first_name = self._captured.inputs[first].slot.name
+            message = f"`{captured_input.slot.name}` was the same tensor as `{first_name}`"
+            if self._meta.inputs[first].is_mutated:  # else torch accepts it
+                message = assumption(f"{index} would be a duplicate of input {first}", message)
+            condition = f"{self._names[index]} is not {self._names[first]}"
+            self._checks.raise_if(condition, "AssertionError", message)
 
     def write_overlaps(self) -> None:
         """Check that a written argument overlaps no argument that it did not overlap at compilation."""
         arguments = [
-            (".".join((name, *path)), inner_slot(captured_input.slot, path), tensor)
-            for name, captured_input in zip(self._names, self._captured.flat_inputs, strict=False)
+            (name, inner_slot(captured_input.slot, path), tensor)
+            for index, captured_input in enumerate(self._captured.flat_inputs)
             if isinstance(captured_input.slot, UserInput)
             and captured_input.is_tensor
             and captured_input.duplicate_of is None
-            for path, tensor in inner_tensors(captured_input.fake)
+            for name, path, tensor in self._inner_tensors(index)
         ]
         changed = {
             info.index
@@ -87,7 +82,6 @@ class AliasGuards:
             return
         storages = len({tensor.untyped_storage()._cdata for _, _, tensor in arguments})
         tensors = ", ".join(name for name, _, _ in arguments)
-        self.needs_helper = True
         several = f"len({{tensor.untyped_storage() for tensor in ({tensors})}}) != {storages}"
         if len(written) == 1 and len(arguments) == storages:  # without a set, in half the time
             self._checks.builder.add(f"storage = {written[0]}.untyped_storage()")
@@ -118,22 +112,21 @@ class AliasGuards:
                 message = (
                     f"`{captured_input.slot.name}` and `{near.slot.name}` have other offsets on their storage"
                 )
-                for left, right in product(self._inner_tensors(index), self._inner_tensors(other)):
-                    if left[1].untyped_storage()._cdata == right[1].untyped_storage()._cdata:
-                        same = f"{left[0]}.untyped_storage() is {right[0]}.untyped_storage()"
-                        self._checks.raise_if(
-                            f"{_offset_differs(left, right)} and {same}", "AssertionError", message
-                        )
+                pairs = product(self._inner_tensors(index), self._inner_tensors(other))
+                for (left, _, before), (right, _, after) in pairs:
+                    if before.untyped_storage()._cdata == after.untyped_storage()._cdata:
+                        differs = _offset_differs(left, before, right, after)
+                        same = f"{left}.untyped_storage() is {right}.untyped_storage()"
+                        self._checks.raise_if(f"{differs} and {same}", "AssertionError", message)
 
-    def _inner_tensors(self, index: int) -> list[tuple[str, Any]]:
-        """Return the text and tensor of a flat input; for a subclass, of its inner tensors."""
+    def _inner_tensors(self, index: int) -> list[tuple[str, Path, Any]]:
+        """Return the text and tensor of a flat input; for a subclass, of each inner tensor, with its path."""
         name, fake = self._names[index], self._captured.inputs[index].fake
-        return [(".".join((name, *path)), tensor) for path, tensor in inner_tensors(fake)]
+        return [(".".join((name, *path)), path, tensor) for path, tensor in inner_tensors(fake)]
 
 
-def _offset_differs(first: tuple[str, Any], second: tuple[str, Any]) -> str:
+def _offset_differs(left: str, before: Any, right: str, after: Any) -> str:
     """Return the condition that two tensors' distance differs; symbolic sizes are specialised."""
-    (left, before), (right, after) = first, second
     ranges = storage_range_of(before), storage_range_of(after)
     if ranges[0] is None or ranges[1] is None:
         raise unsupported("write-on-data-dependent-storage", left=left, right=right)

@@ -22,12 +22,11 @@ def reject_retain_grad(
             and captured_input.requires_grad
             and not captured_input.is_leaf
         ):
-            with builder.block(f"if {arguments[info.index]}.retains_grad:"):
-                message = (
-                    f"compiled `{captured.subject.name}` writes to `{captured_input.slot.name}`, on which"
-                    " `retain_grad` was called: the gradient of the new value would be lost; pass a clone"
-                )
-                builder.add(f"raise RuntimeError({message!r})")
+            message = (
+                f"compiled `{captured.subject.name}` writes to `{captured_input.slot.name}`, on which"
+                " `retain_grad` was called: the gradient of the new value would be lost; pass a clone"
+            )
+            builder.raise_if(f"{arguments[info.index]}.retains_grad", "RuntimeError", message)
 
 
 def reject_dual_tensors(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:

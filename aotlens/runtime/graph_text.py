@@ -209,14 +209,10 @@ def captured_tensor_names(captured: Captured, names: Names) -> Iterator[tuple[st
 
 def _value_text(captured_input: CapturedInput) -> str | None:
     """Return the tensor's value; None if it requires grad or shares storage: the value is not enough."""
-    tied = (
-        captured_input.requires_grad or captured_input.shares_storage_with or captured_input.base is not None
-    )
-    return (
-        None
-        if tied or type(captured_input.free_tensor) is FakeTensor
-        else constant_text(captured_input.free_tensor)
-    )
+    shares_storage = captured_input.shares_storage_with or captured_input.base is not None
+    if captured_input.requires_grad or shares_storage or type(captured_input.free_tensor) is FakeTensor:
+        return None
+    return constant_text(captured_input.free_tensor)
 
 
 def allows_functions() -> bool:

@@ -73,11 +73,6 @@ class Guards:
         self.has_seen = bool(self._seen)
         """Whether the text has the variable `is_new`."""
 
-    @property
-    def needs_helper(self) -> bool:
-        """Whether the written text calls `reject_overlap`."""
-        return self._alias_guards.needs_helper
-
     def write(self) -> None:
         if self.behind_dynamo:
             self._bind_sizes(checked=False)
@@ -118,21 +113,15 @@ class Guards:
                 self._checks.raise_if(f"type({name}) is not int", "ValueError", message, name)
             if captured_input.is_tensor or captured_input.node is not None:
                 continue
-            value, wanted = (
-                captured_input.argument,
-                f"`{captured_input.slot.name}` is the constant {captured_input.argument!r}, got ",
-            )
+            value = captured_input.argument
+            wanted = f"`{captured_input.slot.name}` is the constant {value!r}, got "
+            is_module = isinstance(value, torch.nn.Module)
             if other := self._other_value(name, value, node_name(captured_input.slot.name)):
                 self._checks.raise_if(other, "ValueError", wanted, name)
-            elif isinstance(value, torch.nn.Module):
+            elif is_module or self._is_written_through(value):
                 known = self._names.object(value, node_name(captured_input.slot.name))
-                message = f"`{captured_input.slot.name}` must be the module that it was compiled for, got "
-                self._checks.raise_if(
-                    f"{name} is not {known}", "ValueError", message, f"type({name}).__name__"
-                )
-            elif self._is_written_through(value):
-                known = self._names.object(value, node_name(captured_input.slot.name))
-                message = f"`{captured_input.slot.name}` must be the object that it was compiled for, got "
+                what = "module" if is_module else "object"
+                message = f"`{captured_input.slot.name}` must be the {what} that it was compiled for, got "
                 self._checks.raise_if(
                     f"{name} is not {known}", "ValueError", message, f"type({name}).__name__"
                 )
@@ -264,13 +253,13 @@ class Guards:
                 self._bind(captured_input.argument, name, captured_input, checked, what="number")
             if not captured_input.is_tensor or captured_input.duplicate_of is not None:
                 continue
-            for dim, size in enumerate(captured_input.fake.shape):
-                if isinstance(size, torch.SymInt):
-                    self._bind(size, f"{name}.size({dim})", captured_input, checked)
-            for path, node in captured_input.wrapped.leaves() if captured_input.wrapped is not None else ():
-                for dim, size in enumerate(node.val.shape):
+            inner = captured_input.wrapped.leaves() if captured_input.wrapped is not None else ()
+            tensors = [(name, captured_input.fake)]
+            tensors += [(".".join((name, *path)), node.val) for path, node in inner]
+            for source, tensor in tensors:
+                for dim, size in enumerate(tensor.shape):
                     if isinstance(size, torch.SymInt):
-                        self._bind(size, f"{'.'.join((name, *path))}.size({dim})", captured_input, checked)
+                        self._bind(size, f"{source}.size({dim})", captured_input, checked)
 
     def _bind_strides(self) -> None:
         """Bind the symbols of strides, and check strides that follow from sizes and other strides."""
@@ -303,9 +292,8 @@ class Guards:
         if expression.is_symbol and str(expression) not in self._sizes:
             self._sizes[str(expression)] = source
             self._builder.add(f"{expression} = {source}")
-        elif checked and {str(symbol) for symbol in expression.free_symbols} <= self._sizes.keys():
-            symbols = sorted(str(symbol) for symbol in expression.free_symbols)
-            where = "".join(f" ({name} is `{self._sizes[name]}`)" for name in symbols)
+        elif checked and (symbols := set(map(str, expression.free_symbols))) <= self._sizes.keys():
+            where = "".join(f" ({name} is `{self._sizes[name]}`)" for name in sorted(symbols))
             user_name = f"`{captured_input.slot.name}`"
             subject = user_name if what == "number" else f"a {what} of {user_name}"
             message = f"{subject} must be {expression}{where}, got "
@@ -318,37 +306,25 @@ class Guards:
         environment = self._captured.fake_mode.shape_env
         if environment is None:
             return
+        ranges = {str(symbol): symbol_range for symbol, symbol_range in environment.var_to_range.items()}
         for name in sorted(self._sizes):
-            symbol = next(
-                (candidate for candidate in environment.var_to_range if str(candidate) == name), None
-            )
-            if symbol is None:  # a ragged size of a jagged tensor
+            if name not in ranges:  # a ragged size of a jagged tensor
                 raise unsupported("ragged-and-symbolic-sizes", name=name)
-            lower = environment.var_to_range[symbol].lower
+            lower = ranges[name].lower
             if lower.is_number and lower > 0:
-                self._checks.raise_if(
-                    f"{name} < {int(lower)}",
-                    "ValueError",
-                    f"a size must be at least {int(lower)}, got ",
-                    name,
-                )
+                message = f"a size must be at least {int(lower)}, got "
+                self._checks.raise_if(f"{name} < {int(lower)}", "ValueError", message, name)
         for guard in environment.guards:
-            if {
-                str(symbol) for symbol in guard.expr.free_symbols
-            } <= self._sizes.keys() and not guard.expr.is_number:
-                self._checks.raise_if(
-                    f"not ({_expression_text(guard.expr)})", "ValueError", f"sizes must satisfy {guard.expr}"
-                )
+            if set(map(str, guard.expr.free_symbols)) <= self._sizes.keys() and not guard.expr.is_number:
+                violated = f"not ({_expression_text(guard.expr)})"
+                self._checks.raise_if(violated, "ValueError", f"sizes must satisfy {guard.expr}")
 
     def _gradients(self) -> None:
         grad_enabled, fixed = self._captured.grad_enabled, self._captured.fixed_modes
         if fixed is not None:
             actual = "(torch.is_grad_enabled(), torch.is_inference_mode_enabled())"
-            message = (
-                f"it enables grad mode itself, and was compiled for grad mode and inference mode {fixed},"
-                " got "
-            )
-            self._checks.raise_if(f"{actual} != {fixed}", "ValueError", message, actual)
+            message = "it enables grad mode itself, and was compiled for grad mode and inference mode "
+            self._checks.raise_if(f"{actual} != {fixed}", "ValueError", f"{message}{fixed}, got ", actual)
         fresh = [
             (index, name, captured_input)
             for index, (name, captured_input) in enumerate(self._inputs())
@@ -358,11 +334,8 @@ class Guards:
             and not (captured_input.requires_grad and (grad_enabled or fixed is not None))
         ]
         if fresh:
-            exempt = [
-                name
-                for _, name, captured_input in fresh
-                if name in self._seen and not captured_input.requires_grad
-            ]
+            seen = [(name, item) for _, name, item in fresh if name in self._seen]
+            exempt = [name for name, captured_input in seen if not captured_input.requires_grad]
             asked = [f"{name}.requires_grad" for _, name, _ in fresh if name not in exempt]
             if exempt:
                 self._seen_requires_grad = " or ".join(f"{name}.requires_grad" for name in exempt)

@@ -29,6 +29,11 @@ class TextBuilder:
         yield
         self.indent -= 1
 
+    def raise_if(self, condition: str, error: str, message: str, actual: str = "") -> None:
+        """Add a check; `actual` is an expression whose value ends the message."""
+        with self.block(f"if {condition}:"):
+            self.add(f"raise {error}({message!r}{f' + repr({actual})' if actual else ''})")
+
     @contextmanager
     def step(
         self, name: str, reason: str, bytes_per_call: int = 0, sites: tuple[Site, ...] = ()

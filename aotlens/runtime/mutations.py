@@ -5,12 +5,12 @@ Invariant: autograd sees each write to an input as in eager.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
 from aotlens.capture.records import AutogradChange, Captured
 from aotlens.capture.storage import index_without_repeats, span_of_writes
-from aotlens.ir.origin import site_of
+from aotlens.ir.origin import sites_of
 from aotlens.ir.program import Node, Program, writes_input
 from aotlens.ir.render import Names
 from aotlens.ir.slots import CurrentInput, SavedInput
@@ -37,7 +37,7 @@ def write_versions_before_graphs(builder: TextBuilder, meta: ViewAndMutationMeta
     It happens before the graphs run, so that what they save of such an input stays valid, as in eager.  The
     versions of overlapping inputs are read here, and compared by `write_versions` after the graphs.
     """
-    reshaped = [info for info in meta.inputs if info.version_bumps and changes_metadata_only(info)]
+    reshaped = [info for info in meta.inputs if info.version_bumps and info.changes_metadata_only]
     viewed = [info for info in meta.inputs if info.version_bumps and not info.is_mutated]
     overlapping = _overlapping_written_back(meta)
     reasons = {METADATA_REASON: reshaped, VIEW_REASON: viewed, OVERLAP_REASON: overlapping}
@@ -50,12 +50,6 @@ def write_versions_before_graphs(builder: TextBuilder, meta: ViewAndMutationMeta
             builder.add(f"version_{info.index} = {names[info.index]}._version")
 
 
-def changes_metadata_only(info: InputAliasInfo) -> bool:
-    """Return True if only the tensor's sizes or strides change, so that what the graph saves stays valid."""
-    metadata_changed = info.mutates_metadata and not info.mutates_data and info.storage_swap is None
-    return metadata_changed and not info.is_view  # its bumped version would regenerate a view's `grad_fn`
-
-
 def write_versions(
     builder: TextBuilder, raised: list[InputAliasInfo], meta: ViewAndMutationMeta, names: list[str]
 ) -> None:
@@ -65,6 +59,11 @@ def write_versions(
         name = names[info.index]
         with builder.block(f"if {name}._version == version_{info.index}:"):
             _increment(builder, [info], names)
+
+
+def preserving_version(name: str) -> str:
+    """Return the context in which a tensor's version counter does not change."""
+    return f"torch.autograd._unsafe_preserve_version_counter({name})"
 
 
 @contextmanager
@@ -92,7 +91,7 @@ def write_data_copy(builder: TextBuilder, parts: Partitioned, info: InputAliasIn
         with builder.block("with torch.inference_mode():"):
             builder.add(line)
     elif info.hidden_from_autograd:
-        with builder.block(f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"):
+        with builder.block(f"with torch.no_grad(), {preserving_version(name)}:"):
             builder.add(line)
     elif not info.is_view and records_nothing(parts):
         builder.add(line)
@@ -125,8 +124,8 @@ def write_geometry_change(
         contexts.append("torch.enable_grad()")
     counts = not captured.inputs[info.index].argument.is_inference()
     # bumped before the graph ran, or never
-    if counts and (changes_metadata_only(info) or not info.version_bumps):
-        contexts.append(f"torch.autograd._unsafe_preserve_version_counter({name})")
+    if counts and (info.changes_metadata_only or not info.version_bumps):
+        contexts.append(preserving_version(name))
     if captured.inputs[info.index].argument.is_inference():  # eager allows what was recorded
         contexts.append("torch.inference_mode()")
     if not contexts:
@@ -135,7 +134,7 @@ def write_geometry_change(
     with builder.block(f"with {', '.join(contexts)}:"):
         builder.add(line)
     if (
-        changes_metadata_only(info)
+        info.changes_metadata_only
         and info.metadata_mutated_without_grad
         and not captured.inputs[info.index].is_leaf
     ):
@@ -193,8 +192,8 @@ def written_in_backward(program: Program | None) -> list[Node]:
 
 def current_input_slots(program: Program | None) -> list[tuple[Node, CurrentInput]]:
     """Return the inputs that the backward takes with their values when it runs."""
-    inputs = program.inputs if program is not None else ()
-    return [(item.node, item.slot) for item in inputs if isinstance(item.slot, CurrentInput)]
+    inputs = program.inputs_of(CurrentInput) if program is not None else ()
+    return [(item.node, cast(CurrentInput, item.slot)) for item in inputs]
 
 
 def hold_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
@@ -228,18 +227,18 @@ def bind_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) 
     for index, (node, slot) in enumerate(slots):
         if not slot.is_saved:
             continue
-        with builder.block(f"if {names.node(node)}._version != ctx.versions_left[{index}]:"):
-            message = (
-                "one of the variables needed for gradient computation has been modified by an inplace "
-                f"operation: `{slot.name}`, an input of `{parts.joint.captured.subject.name}`"
-            )
-            builder.add(f"raise RuntimeError({message!r})")
+        message = (
+            "one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: `{slot.name}`, an input of `{parts.joint.captured.subject.name}`"
+        )
+        changed = f"{names.node(node)}._version != ctx.versions_left[{index}]"
+        builder.raise_if(changed, "RuntimeError", message)
 
 
 def hold_written_inputs(builder: TextBuilder, program: Program, names: Names) -> None:
     """Keep references to the inputs that are written to: the graph drops all that it takes."""
-    saved = [graph_input.node for graph_input in program.inputs if isinstance(graph_input.slot, SavedInput)]
-    tensors = [id(node) for node in saved if not is_number(node)]
+    saved = program.inputs_of(SavedInput)
+    tensors = [id(item.node) for item in saved if not is_number(item.node)]
     current = {id(node) for node, _ in current_input_slots(program)}
     targets: list[Node] = [node.args[0] for node in written_in_backward(program)]
     for target in (candidate for candidate in targets if id(candidate) not in current):
@@ -252,7 +251,7 @@ def bump_written_versions(builder: TextBuilder, parts: Partitioned, program: Pro
     if not written:
         return
     current = {id(node): f"ctx.now[{index}]" for index, (node, _) in enumerate(current_input_slots(program))}
-    sites = tuple(site for node in written if (site := site_of(node.origin)) is not None)
+    sites = sites_of(node.origin for node in written)
     with builder.step("write to inputs in the backward", "the backward changes a saved input", 0, sites):
         for target in (node.args[0] for node in written):
             name = current.get(id(target)) or names.node(target)

@@ -18,9 +18,9 @@ from aotlens.capture.records import Captured
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import ProgramOutput
 from aotlens.ir.render import Names
-from aotlens.ir.slots import IntermediateBase, UserOutput
+from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS, IntermediateBase, UserOutput
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.graph_text import geometry_text, view_text
+from aotlens.runtime.graph_text import chain_text, geometry_text, view_text
 from aotlens.runtime.inference_tensors import Modes, modes_of_views
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import at_other_version
@@ -28,9 +28,7 @@ from aotlens.runtime.subclasses import output_name
 from aotlens.torch_api.autograd import is_view_of_custom_function
 
 
-def write_function_views(
-    builder: TextBuilder, parts: Partitioned, outputs: list[ProgramOutput], names: Names
-) -> None:
+def write_function_views(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     """Write the views at the end of the function's `forward`, outside `below_views`: autograd sees them."""
     if not any(
         info.custom_function_input is not None or info.is_custom_function_view
@@ -42,7 +40,7 @@ def write_function_views(
         ("autograd must treat them as views made by a custom function"),
     ):
         _views_of_inputs(builder, parts, names)
-        _views_of_results(builder, parts, outputs)
+        _views_of_results(builder, parts)
 
 
 def _views_of_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
@@ -55,14 +53,13 @@ def _views_of_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> 
         if info.tensor.dtype == node.val.dtype and not info.tensor.is_complex():
             builder.add(f"{out} = {text}.as_strided({out}.size(), {out}.stride(), {out}.storage_offset())")
             continue
-        for step in info.chain:
-            text = view_text(step, text, names)
-        builder.add(f"{out} = {text}")
+        builder.add(f"{out} = {chain_text(text, info.chain, names)}")
 
 
-def _views_of_results(builder: TextBuilder, parts: Partitioned, outputs: list[ProgramOutput]) -> None:
+def _views_of_results(builder: TextBuilder, parts: Partitioned) -> None:
     """Write such views of an intermediate: of another output on its storage, or of the graph's value."""
     meta, recorded = parts.joint.meta, parts.joint.recorded
+    outputs = parts.forward.outputs_of(*DIFFERENTIABLE_OUTPUTS)
     by_storage: dict[int, list[int]] = {}
     for info in meta.outputs:
         if info.is_custom_function_view:

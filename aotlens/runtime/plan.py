@@ -1,9 +1,9 @@
-"""The wrapper plan: what `call` does around the graphs, as an ordered tuple of step records.
+"""The wrapper plan: what `call` does to inputs and outputs around the graphs, as step records in order.
 
-`wrapper_plan` decides from the metadata which steps a target needs; `aotlens.runtime.wrapper` renders each of
-them as lines of the module text.  A new step is a record here, a line in `wrapper_plan` and a `case` there.
+`WrapperPlan` decides from the metadata which steps a target needs; `aotlens.runtime.wrapper` renders each of
+them as lines of the module text.  A new step is a record here, a line in `WrapperPlan` and a `case` there.
 
-Invariant: the order of the tuple is the order in which the steps run, and the order of the report's rows.
+Invariant: the order of the steps is the order in which they run, and the order of the report's rows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,13 +13,12 @@ from typing import Any, ClassVar
 from aotlens.analysis.records import InputAliasInfo, OutputAliasInfo, OutputBase
 from aotlens.capture.events import EventKind
 from aotlens.capture.records import AutogradChange
-from aotlens.ir.origin import site_of
+from aotlens.ir.origin import sites_of
 from aotlens.ir.tensor_text import size_bytes
 from aotlens.joint.records import JointProgram
 from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.autograd.leaves import is_leaf, views_of_leaf
-from aotlens.runtime.mutations import changes_metadata_only
+from aotlens.runtime.autograd.leaves import views_of_leaf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,43 +31,6 @@ class Step:
     """The user's expressions that make the step necessary."""
     bytes_per_call: int = 0
     """What the step copies on every call."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of `call` that another module writes, with titles and reasons of its own."""
-
-
-class UnpackArguments(Part):
-    """Nested containers become flat arguments."""
-
-
-class CheckArguments(Part):
-    """Everything that the compilation assumed of arguments, modes, hooks and free variables holds."""
-
-
-class CreateSyntheticBases(Part):
-    """Overlapping inputs get the tensor under them."""
-
-
-class BumpVersionsBeforeGraphs(Part):
-    """Version counters of inputs of which only the sizes or strides change, or those of a view of them."""
-
-
-class CreateLeaves(Part):
-    """Leaves that the function creates; one leaf if outputs require grad and no input gets a gradient."""
-
-
-class RunGraphs(Part):
-    """The forward graph, or the autograd function that joins forward and backward."""
-
-
-class CreateInferenceTensors(Part):
-    """Outputs that the function creates under another inference mode than its caller's."""
-
-
-class ReturnOutputs(Part):
-    """Side effects on Python state, and the caller's output structure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,26 +128,9 @@ class SetGradMode(Step):
     """None where it leaves its caller's."""
 
 
-def wrapper_plan(parts: Partitioned, reshaped: tuple[InputAliasInfo, ...]) -> tuple[Step | Part, ...]:
-    """Return the steps of `call` in order; `reshaped` are the leaves whose new sizes autograd must see."""
-    planner = _Planner(parts, reshaped)
-    return (
-        UnpackArguments(),
-        CheckArguments(),
-        CreateSyntheticBases(),
-        BumpVersionsBeforeGraphs(),
-        *planner.before_the_graphs(),
-        CreateLeaves(),
-        RunGraphs(),
-        *planner.changes_of_inputs(),
-        CreateInferenceTensors(),
-        *planner.aliases(),
-        SetGradMode(reason="the function changes grad mode", enabled=parts.joint.meta.grad_mode_after),
-        ReturnOutputs(),
-    )
+class WrapperPlan:
+    """The steps of one target, in three groups; `reshaped` are leaves whose new sizes autograd must see."""
 
-
-class _Planner:
     def __init__(self, parts: Partitioned, reshaped: tuple[InputAliasInfo, ...]) -> None:
         self._joint = parts.joint
         self._captured = parts.joint.captured
@@ -193,6 +138,7 @@ class _Planner:
         self._reshaped = reshaped
 
     def before_the_graphs(self) -> Iterator[Step]:
+        """Yield what autograd must see of the inputs before the graphs run."""
         on = (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)
         if infos := tuple(info for info in self._meta.inputs if info.autograd in on):
             yield RequireGrad(reason="the function enables it for an input", inputs=infos)
@@ -200,6 +146,7 @@ class _Planner:
             yield ResizeLeaves(reason="their gradients have these sizes", inputs=self._reshaped)
 
     def changes_of_inputs(self) -> Iterator[Step]:
+        """Yield what happens to the caller's tensors once the graphs have run."""
         inputs = self._meta.inputs
         if detached := tuple(info for info in inputs if info.autograd is AutogradChange.DETACHED):
             yield DetachInputs(
@@ -217,7 +164,7 @@ class _Planner:
         )
         # those whose metadata alone changes were raised before the graph ran
         written = (info for info in inputs if info.wrapper_version_bumps and info.is_mutated)
-        raised = tuple(info for info in written if not changes_metadata_only(info))
+        raised = tuple(info for info in written if not info.changes_metadata_only)
         yield BumpVersions(
             reason="autograd must see the writes inside the graph"
             if raised
@@ -261,7 +208,8 @@ class _Planner:
         detached = info.autograd is AutogradChange.DETACHED
         return detached and (output.requires_grad or info.storage_swap is None)
 
-    def aliases(self) -> Iterator[Step]:
+    def outputs(self) -> Iterator[Step]:
+        """Yield how outputs become what they are in eager, and the grad mode that the function leaves."""
         outputs = self._meta.outputs
         on_leaves = {info.index: depth for info in outputs if (depth := views_of_leaf(outputs, info))}
         aliases = tuple(info for info in outputs if info.base is not None and info.value is None)
@@ -273,7 +221,7 @@ class _Planner:
         )
         yield RequireGradOfOutputs(
             reason="the function enables it itself",
-            outputs=tuple(info for info in outputs if is_leaf(info) and info.index not in on_leaves),
+            outputs=tuple(info for info in outputs if info.is_leaf and info.index not in on_leaves),
         )
         if on_leaves:
             ordered = sorted(on_leaves, key=lambda index: on_leaves[index])
@@ -281,6 +229,7 @@ class _Planner:
                 reason="they are views of an output that is a leaf",
                 outputs=tuple(outputs[index] for index in ordered),
             )
+        yield SetGradMode(reason="the function changes grad mode", enabled=self._meta.grad_mode_after)
 
 
 def gets_new_edge(joint: JointProgram, info: InputAliasInfo) -> bool:
@@ -299,8 +248,7 @@ def is_reset_leaf(joint: JointProgram, info: InputAliasInfo) -> bool:
 
 
 def _sites(infos: Iterable[InputAliasInfo]) -> tuple[Site, ...]:
-    sites = (site_of(write.origin) for info in infos for write in info.writes)
-    return tuple(dict.fromkeys(site for site in sites if site is not None))
+    return sites_of(write.origin for info in infos for write in info.writes)
 
 
 def _alias_depth(outputs: tuple[OutputAliasInfo, ...], info: OutputAliasInfo) -> int:

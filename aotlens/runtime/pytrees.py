@@ -19,7 +19,11 @@ def output_text(spec: Any, leaves: list[str], existing: dict[tuple[int, ...], st
 
     `existing` has the text of existing containers in it, by the indices that lead to them.
     """
-    return structure_text(spec, iter(leaves), OUTPUT_SPEC, existing)
+    names = iter(leaves)
+    if not needs_spec(spec):
+        return str(structure_literal(spec, names, existing))
+    parts = ", ".join(_leaf_texts(spec, names, existing, ()))
+    return f"torch.utils._pytree.tree_unflatten([{parts}], {OUTPUT_SPEC})"
 
 
 def needs_spec(spec: Any) -> bool:
@@ -28,16 +32,6 @@ def needs_spec(spec: Any) -> bool:
 
 
 NONE_STANDING: dict[tuple[int, ...], str] = {}
-
-
-def structure_text(
-    spec: Any, leaves: Iterator[str], name: str, existing: dict[tuple[int, ...], str] = NONE_STANDING
-) -> str:
-    """Return the structure as an expression, with the text `name` for `custom_spec(spec)` if needed."""
-    if not needs_spec(spec):
-        return str(structure_literal(spec, leaves, existing))
-    parts = ", ".join(_leaf_texts(spec, leaves, existing, ()))
-    return f"torch.utils._pytree.tree_unflatten([{parts}], {name})"
 
 
 def custom_spec(spec: Any) -> Any:
@@ -151,10 +145,8 @@ class Unpacking:
             builder.add(f"{', '.join(self._leaves)}{',' if len(self._leaves) == 1 else ''} = leaves")
 
     def _check(self, condition: str, actual: str, wanted: str) -> None:
-        with self._builder.block(f"if {condition}:"):
-            self._builder.add(
-                f"raise TypeError({f'compiled `{self._target}` takes {wanted}, got '!r} + repr({actual}))"
-            )
+        message = f"compiled `{self._target}` takes {wanted}, got "
+        self._builder.raise_if(condition, "TypeError", message, actual)
 
     def _children(self, spec: Any, source: str, leaves: list[str], checked: str | None = None) -> None:
         """Check one container and bind its items; `leaves` names the leaves below it, in flat order."""

@@ -7,10 +7,10 @@ nothing else uses the generator in between.
 import torch
 
 from aotlens.capture.rng.philox import RANDOM_SOURCES, RandomSource
-from aotlens.ir.origin import site_of
+from aotlens.ir.origin import sites_of
 from aotlens.ir.program import Program
 from aotlens.ir.render import Names
-from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
+from aotlens.ir.slots import RNG_STATES, BackwardRngOffset, RngOffset
 from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.module_text import TextBuilder
@@ -25,11 +25,7 @@ def uses_functional_rng(program: Program) -> bool:
 
 def write_reading(builder: TextBuilder, parts: Partitioned, program: Program, names: Names) -> None:
     """Bind the graph's seed and base offset."""
-    states = [
-        graph_input.node
-        for graph_input in program.inputs
-        if isinstance(graph_input.slot, (RngState, BackwardRngState))
-    ]
+    states = [item.node for item in program.inputs_of(*RNG_STATES)]
     if not states:
         return
     device, source = _source(parts)
@@ -48,13 +44,8 @@ def write_advance(builder: TextBuilder, parts: Partitioned, program: Program, of
         builder.add(source.advance.format(offset=whole, device=repr(str(device))))
 
 
-def functional_device(parts: Partitioned) -> torch.device | None:
-    """Return the device of the functional RNG; None if there is none."""
-    return parts.joint.recorded.random_device
-
-
 def _source(parts: Partitioned) -> tuple[torch.device, RandomSource]:
-    device = functional_device(parts)
+    device = parts.joint.recorded.random_device
     assert device is not None  # since a graph uses functional RNG
     return device, RANDOM_SOURCES[device.type]
 
@@ -62,5 +53,4 @@ def _source(parts: Partitioned) -> tuple[torch.device, RandomSource]:
 def _sites(program: Program) -> tuple[Site, ...]:
     """Return the user's expressions with random ops."""
     operators = {source.operator for source in RANDOM_SOURCES.values()}
-    sites = (site_of(node.origin) for node in program.nodes if node.op in operators)
-    return tuple(dict.fromkeys(site for site in sites if site is not None))
+    return sites_of(node.origin for node in program.nodes if node.op in operators)

@@ -56,9 +56,8 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
         write_graph(body, code.backward, names, bindings.bound, side_notes(parts, "backward"))
     write_end(body, code)
     write_function(body, parts, code, names)
-    wrapper = WrapperText(body, parts, code, names)
-    wrapper.write()
-    if wrapper.needs_overlap_helper:
+    WrapperText(body, parts, code, names).write()
+    if _uses(body, "reject_overlap("):
         body.add(*OVERLAP_HELPER.splitlines())
     head = _header(parts, code, names, bindings, body)
     if code.is_standalone:

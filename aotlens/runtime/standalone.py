@@ -159,13 +159,8 @@ def order_lines(captured: Captured) -> list[str]:
     if _owned_first(captured):
         listed = ", ".join(map(repr, module_tensor_names(captured)))
         return ["# `call` takes these first, in this order, and then the arguments", f"OWNED = ({listed},)"]
-    listed = ", ".join(
-        repr(getattr(captured_input.slot, "fqn", None)) for captured_input in captured.flat_inputs
-    )
-    return [
-        "# `call` takes these tensors of a module; None means an argument",
-        f"INPUTS = ({listed},)",
-    ]
+    listed = ", ".join(repr(getattr(item.slot, "fqn", None)) for item in captured.flat_inputs)
+    return ["# `call` takes these tensors of a module; None means an argument", f"INPUTS = ({listed},)"]
 
 
 def _owned_first(captured: Captured) -> bool:

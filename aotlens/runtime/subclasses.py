@@ -14,6 +14,7 @@ from aotlens.errors import InternalError
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput
 from aotlens.ir.render import Names, literal, opaque_text, unflatten_text
 from aotlens.ir.slots import (
+    DIFFERENTIABLE_OUTPUTS,
     DataSize,
     FlatInput,
     IntermediateBase,
@@ -60,11 +61,11 @@ def output_name(out: ProgramOutput) -> str:
             raise InternalError(f"`{slot}` is not an output of the autograd function")
 
 
-def outer_outputs(parts: Partitioned, outputs: Iterable[ProgramOutput]) -> list[OuterOutput]:
-    """Return the graph's outputs, with the inner tensors of one wrapper combined."""
+def outer_outputs(parts: Partitioned) -> list[OuterOutput]:
+    """Return the outputs that autograd sees, in order, with the inner tensors of one wrapper combined."""
     meta = parts.joint.meta
     outer: dict[str, OuterOutput] = {}
-    for out in outputs:
+    for out in parts.forward.outputs_of(*DIFFERENTIABLE_OUTPUTS):
         slot: Any = out.slot
         name = output_name(out)
         if getattr(slot, "inner", ()):

@@ -66,8 +66,7 @@ def _write_check(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf
         f"compiled `{captured.subject.name}`: {listed} overlap in memory and one of them is mutated; they"
         " do not overlap as they did when it was compiled: recompile it for these arguments"
     )
-    with builder.block(f"if {' or '.join(conditions)}:"):
-        builder.add(f"raise AssertionError({message!r})")
+    builder.raise_if(" or ".join(conditions), "AssertionError", message)
 
 
 def _layout(name: str) -> str:

@@ -17,11 +17,9 @@ class Checks:
     builder: TextBuilder
     target: str
 
-    def raise_if(self, condition: str, error: str, message: str, actual: str | None = None) -> None:
-        """Write a check; `actual` is an expression whose value ends the message."""
-        with self.builder.block(f"if {condition}:"):
-            text = repr(f"compiled `{self.target}`: {message}")
-            self.builder.add(f"raise {error}({text}{f' + repr({actual})' if actual else ''})")
+    def raise_if(self, condition: str, error: str, message: str, actual: str = "") -> None:
+        """Write a check, whose message names the target."""
+        self.builder.raise_if(condition, error, f"compiled `{self.target}`: {message}", actual)
 
 
 def shape_differs(name: str, fake: Any) -> str:

@@ -31,6 +31,10 @@ PLAIN = (torch.dtype, torch.layout, torch.memory_format)
 NUMBERS_AND_TEXTS = (bool, int, float, complex, str, bytes)
 
 
+class NoTextError(Exception):
+    """No expression makes the value in another process."""
+
+
 class ValueWriter:
     """Writes expressions, and before each the imports and helpers that it needs."""
 
@@ -41,8 +45,14 @@ class ValueWriter:
 
     def text(self, builder: TextBuilder, value: Any) -> str | None:
         """Return the expression for a value; None if there is none."""
+        try:
+            return self._text(builder, value)
+        except NoTextError:
+            return None
+
+    def _text(self, builder: TextBuilder, value: Any) -> str:
         if isinstance(value, torch.Tensor):
-            return self.tensor(builder, value)
+            return self._tensor(builder, value)
         if isinstance(value, torch.Generator):
             return self._generator(builder, value)
         if isinstance(value, fx.GraphModule):
@@ -50,19 +60,25 @@ class ValueWriter:
         if isinstance(value, type):
             return self._named(builder, value)
         if isinstance(value, (set, frozenset)):
-            return self._set(builder, value)
-        if type(value) in (tuple, list, dict):
-            return self._container(builder, value)
+            members = sorted(self._text(builder, item) for item in value)
+            return f"{type(value).__name__}([{', '.join(members)}])"
+        if type(value) is dict:
+            keys = [self._text(builder, key) for key in value]
+            items = [self._text(builder, item) for item in value.values()]
+            return f"{{{', '.join(map(': '.join, zip(keys, items, strict=True)))}}}"
+        if type(value) in (tuple, list):
+            listed = ", ".join([self._text(builder, item) for item in value])
+            return f"[{listed}]" if type(value) is list else f"({listed}{',' if len(value) == 1 else ''})"
         if value is None or isinstance(value, PLAIN) or type(value) in NUMBERS_AND_TEXTS:
             return _plain(value)
         return self._object(builder, value)
 
-    def tensor(self, builder: TextBuilder, value: torch.Tensor) -> str | None:
+    def _tensor(self, builder: TextBuilder, value: torch.Tensor) -> str:
         """Return a plain tensor or a parameter with its values, strides and `requires_grad`."""
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
-            return None
+            raise NoTextError
         if value.is_quantized or value.device.type == "meta":
-            return None
+            raise NoTextError
         text = self._values(builder, value.detach().resolve_conj().resolve_neg())
         if value.device.type != "cpu":
             text = f"{text}.to({str(value.device)!r})"
@@ -82,78 +98,44 @@ class ValueWriter:
         text = base64.b85encode(zlib.compress(data, 9)).decode()
         return f"tensor_from({_wrapped(text)}, {value.dtype}, {size}, {stride})"
 
-    def _generator(self, builder: TextBuilder, value: torch.Generator) -> str | None:
+    def _generator(self, builder: TextBuilder, value: torch.Generator) -> str:
         if value.device.type != "cpu":
-            return None
+            raise NoTextError
         self._once(builder, GENERATOR_HELPER)
-        state = self.tensor(builder, value.get_state())
-        return f"generator_at({state})"
+        return f"generator_at({self._tensor(builder, value.get_state())})"
 
-    def _hook(self, builder: TextBuilder, value: fx.GraphModule) -> str | None:
+    def _hook(self, builder: TextBuilder, value: fx.GraphModule) -> str:
         """Return a hook on saved tensors, which the graphs contain: the caller's must have the same code."""
         tensors = (*value.named_parameters(), *value.named_buffers())
-        parts = {name: self.tensor(builder, tensor.detach()) for name, tensor in tensors}
-        if any(text is None for text in parts.values()):
-            return None
+        parts = [f"{name!r}: {self._tensor(builder, tensor.detach())}" for name, tensor in tensors]
         self._once(builder, HOOK_HELPER)
-        listed = ", ".join(f"{name!r}: {text}" for name, text in parts.items())
-        return f"SameHook({value.code!r}, {{{listed}}})"
+        return f"SameHook({value.code!r}, {{{', '.join(parts)}}})"
 
-    def _container(self, builder: TextBuilder, value: Any) -> str | None:
-        if isinstance(value, dict):
-            keys = [self.text(builder, key) for key in value]
-            items = [self.text(builder, item) for item in value.values()]
-            if None in keys or None in items:
-                return None
-            pairs = (f"{key}: {item}" for key, item in zip(keys, items, strict=True))
-            return f"{{{', '.join(pairs)}}}"
-        parts = [self.text(builder, item) for item in value]
-        if any(part is None for part in parts):
-            return None
-        listed = ", ".join(part for part in parts if part is not None)
-        if isinstance(value, tuple):
-            return f"({listed}{',' if len(parts) == 1 else ''})"
-        return f"[{listed}]"
-
-    def _set(self, builder: TextBuilder, value: Any) -> str | None:
-        parts = [self.text(builder, item) for item in value]
-        if any(part is None for part in parts):
-            return None
-        listed = ", ".join(sorted(part for part in parts if part is not None))
-        return f"{type(value).__name__}([{listed}])"
-
-    def _object(self, builder: TextBuilder, value: Any) -> str | None:
+    def _object(self, builder: TextBuilder, value: Any) -> str:
         """Return an object of an importable class, made from its fields."""
         if isinstance(value, (torch.Size, torch.device)):
             return f"torch.Size({tuple(value)})" if isinstance(value, torch.Size) else f"torch.{value!r}"
         if isinstance(value, pytree.TreeSpec):
-            return self.spec(builder, value)
+            return self._spec(builder, value)
         if type(value).__name__ == "DeviceMesh" and type(value).__module__.startswith("torch."):
             return self._mesh(builder, value)
         kind = self._named(builder, type(value))
-        if kind is None:
-            return None
         if isinstance(value, Enum):
             return f"{kind}.{value.name}"
         fields = _constructor_fields(value)
         if fields is None:
-            return None
-        parts = [(name, self.text(builder, item)) for name, item in fields.items()]
-        if any(text is None for _, text in parts):
-            return None
-        return f"{kind}({', '.join(f'{name}={text}' for name, text in parts)})"
+            raise NoTextError
+        parts = [f"{name}={self._text(builder, item)}" for name, item in fields.items()]
+        return f"{kind}({', '.join(parts)})"
 
-    def spec(self, builder: TextBuilder, spec: Any) -> str | None:
+    def _spec(self, builder: TextBuilder, spec: Any) -> str:
         """Return how containers nest, including the user's own classes."""
         tree = "torch.utils._pytree"
         if spec.is_leaf():
             return f"{tree}.treespec_leaf()"
-        kind, context = self._named(builder, spec.type), self.text(builder, spec.context)
-        children = [self.spec(builder, child) for child in spec.children()]
-        if kind is None or context is None or any(child is None for child in children):
-            return None
-        listed = ", ".join(child for child in children if child is not None)
-        return f"{tree}.TreeSpec({kind}, {context}, [{listed}])"
+        kind, context = self._named(builder, spec.type), self._text(builder, spec.context)
+        children = [self._spec(builder, child) for child in spec.children()]
+        return f"{tree}.TreeSpec({kind}, {context}, [{', '.join(children)}])"
 
     def _mesh(self, builder: TextBuilder, value: Any) -> str:
         self._once(builder, "import torch.distributed.device_mesh")
@@ -161,16 +143,16 @@ class ValueWriter:
         arguments = f"{value.device_type!r}, {value.mesh.tolist()}, mesh_dim_names={names!r}"
         return f"torch.distributed.device_mesh.DeviceMesh({arguments})"
 
-    def _named(self, builder: TextBuilder, kind: type) -> str | None:
-        """Return a class by its name, imported if that is possible in another process; else None."""
+    def _named(self, builder: TextBuilder, kind: type) -> str:
+        """Return a class by its name, imported if that is possible in another process."""
         module, name = kind.__module__, kind.__qualname__
         if module == "builtins":
             return name
         loaded = sys.modules.get(module)
         if loaded is None or getattr(loaded, "__spec__", None) is None or "." in name:
-            return None
+            raise NoTextError
         if getattr(loaded, name, None) is not kind:
-            return None
+            raise NoTextError
         if module.partition(".")[0] != "torch":
             self.modules.setdefault(module, name)
         self._once(builder, f"from {module} import {name}")

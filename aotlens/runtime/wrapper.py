@@ -1,5 +1,6 @@
 """The text of `call`: what runs around the graphs on each call of the compiled function."""
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,11 +12,9 @@ from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient, RngOffset
 from aotlens.ir.subclasses import Wrapped
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.autograd.function import function_outputs
 from aotlens.runtime.autograd.leaves import (
     created_leaves,
     inputs_without_graph_use,
-    is_leaf,
     reshaped_leaves,
     write_leaf_output,
     write_leaves,
@@ -24,14 +23,11 @@ from aotlens.runtime.autograd.saved_tensors import check_hooks, without_hooks
 from aotlens.runtime.autograd_checks import reject_dual_tensors, reject_retain_grad
 from aotlens.runtime.graph_text import call_graph, chain_text, geometry_text, inference_context
 from aotlens.runtime.guards import Guards
-from aotlens.runtime.inference_tensors import (
-    reject_other_mode,
-    write_inference_tensors,
-)
+from aotlens.runtime.inference_tensors import Modes, reject_other_mode, write_inference_tensors
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import (
-    changes_metadata_only,
     check_saved_aliases,
+    preserving_version,
     write_data_copy,
     write_geometry_change,
     write_versions,
@@ -40,29 +36,20 @@ from aotlens.runtime.mutations import (
 from aotlens.runtime.output_views import OutputAliases
 from aotlens.runtime.plan import (
     BumpVersions,
-    BumpVersionsBeforeGraphs,
-    CheckArguments,
     CopyBack,
-    CreateInferenceTensors,
-    CreateLeaves,
-    CreateSyntheticBases,
     DetachInputs,
-    Part,
     RegenerateAliases,
     RegenerateLeafAliases,
     RequireGrad,
     RequireGradOfOutputs,
     ResizeLeaves,
-    ReturnOutputs,
-    RunGraphs,
     SetGeometry,
     SetGradMode,
     Step,
     SwapStorages,
-    UnpackArguments,
+    WrapperPlan,
     gets_new_edge,
     is_reset_leaf,
-    wrapper_plan,
 )
 from aotlens.runtime.pytrees import Unpacking, argument_names, output_text
 from aotlens.runtime.rng_state import write_advance, write_reading
@@ -82,12 +69,11 @@ class WrapperText:
         self._captured: Captured = parts.joint.captured
         self._meta = parts.joint.meta
         self.arguments = argument_names(self._captured, names)
-        self.needs_overlap_helper = False
         self._has_seen = False
         self._nested: tuple[str, ...] = ()
         """Flat names of arguments that come in nested containers."""
         self._aliases = OutputAliases(builder, self._captured, names, self.arguments)
-        self._reshaped = tuple(reshaped_leaves(parts)) if code.backward is not None else ()
+        self._reshaped = reshaped_leaves(parts)
 
     def write(self) -> None:
         """Write `def call(…)` with its steps, in the order in which they run."""
@@ -97,17 +83,27 @@ class WrapperText:
         owned = len(arguments) - (structure.arguments.num_leaves if structure.arguments else 0)
         self._nested = () if flat else tuple(arguments[owned:])
         parameters = [*(arguments if flat else arguments[:owned]), *([] if flat else ["*args", "**kwargs"])]
-        plan = wrapper_plan(self._parts, self._reshaped)
-        self._builder.add("", "")
-        with self._builder.block(f"def call({', '.join(parameters)}):"):
-            for step in plan:
-                if isinstance(step, Step):
-                    with self._builder.step(step.title, step.reason, step.bytes_per_call, step.sites):
-                        self._render(step)
-                else:
-                    self._render_part(step)
+        builder, plan = self._builder, WrapperPlan(self._parts, self._reshaped)
+        builder.add("", "")
+        with builder.block(f"def call({', '.join(parameters)}):"):
+            self._unpack_arguments()
+            self._check_arguments()
+            write_bases(builder, self._captured, self.arguments)
+            write_versions_before_graphs(builder, self._meta, self.arguments)
+            self._render(plan.before_the_graphs())
+            write_leaves(builder, self._parts, self._names, self.arguments)
+            self._run_graphs()
+            self._render(plan.changes_of_inputs())
+            write_inference_tensors(builder, self._captured, self._meta)
+            self._render(plan.outputs())
+            self._return_outputs()
 
-    def _render(self, step: Step) -> None:  # noqa: C901 (one case a step)
+    def _render(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            with self._builder.step(step.title, step.reason, step.bytes_per_call, step.sites):
+                self._render_step(step)
+
+    def _render_step(self, step: Step) -> None:  # noqa: C901 (one case a step)
         match step:
             case RequireGrad():
                 self._require_grad(step)
@@ -135,29 +131,10 @@ class WrapperText:
             case RegenerateLeafAliases():
                 for output in step.outputs:
                     self._aliases.write(output)
-                    if is_leaf(output):
+                    if output.is_leaf:
                         write_leaf_output(self._builder, self._parts, output)
             case SetGradMode(enabled=bool(enabled)):
                 self._builder.add(f"torch.set_grad_enabled({enabled})")
-
-    def _render_part(self, part: Part) -> None:
-        match part:
-            case UnpackArguments():
-                self._unpack_arguments()
-            case CheckArguments():
-                self._check_arguments()
-            case CreateSyntheticBases():
-                write_bases(self._builder, self._captured, self.arguments)
-            case BumpVersionsBeforeGraphs():
-                write_versions_before_graphs(self._builder, self._meta, self.arguments)
-            case CreateLeaves():
-                write_leaves(self._builder, self._parts, self._names, self.arguments)
-            case RunGraphs():
-                self._run()
-            case CreateInferenceTensors():
-                write_inference_tensors(self._builder, self._captured, self._meta)
-            case ReturnOutputs():
-                self._return()
 
     def _unpack_arguments(self) -> None:
         with self._builder.step("unpack arguments", "the arguments are nested containers"):
@@ -174,7 +151,6 @@ class WrapperText:
         reject_retain_grad(builder, captured, self._meta, self.arguments)
         check_hooks(builder, self._parts, self._names)
         check_exportable(captured, self._code.is_standalone)
-        self.needs_overlap_helper = guards.needs_helper
         self._has_seen = guards.has_seen
 
     def _require_grad(self, step: RequireGrad) -> None:
@@ -190,18 +166,13 @@ class WrapperText:
             if info.is_resized:
                 self._resize(info)
             elif info.new_geometry is not None:
-                counted = f", torch.autograd._unsafe_preserve_version_counter({name})"
-                geometry, is_reset = (
-                    geometry_text(info.new_geometry, self._names),
-                    is_reset_leaf(self._parts.joint, info),
-                )
-                with self._builder.block(
-                    f"with torch.no_grad(){counted if changes_metadata_only(info) else ''}:"
-                ):
-                    if is_reset:  # a new edge, as below
-                        self._builder.add(f"{name}.set_({name}.detach().as_strided({geometry}))")
-                    else:
-                        self._builder.add(f"{name}.as_strided_({geometry})")
+                preserving = f", {preserving_version(name)}" if info.changes_metadata_only else ""
+                geometry = geometry_text(info.new_geometry, self._names)
+                line = f"{name}.as_strided_({geometry})"
+                if is_reset_leaf(self._parts.joint, info):  # a new edge, as below
+                    line = f"{name}.set_({name}.detach().as_strided({geometry}))"
+                with self._builder.block(f"with torch.no_grad(){preserving}:"):
+                    self._builder.add(line)
             elif is_reset_leaf(self._parts.joint, info):  # a view of the leaf keeps its former edge alive
                 self._set(name, f"{name}.new_empty({size})")
             else:
@@ -238,52 +209,44 @@ class WrapperText:
 
     def _set(self, name: str, new: str) -> None:
         """Write a `set_`, which gives other memory and a new edge; versions are bumped elsewhere."""
-        preserving = f"torch.autograd._unsafe_preserve_version_counter({name})"
-        with self._builder.block(f"with torch.no_grad(), {preserving}:"):
+        with self._builder.block(f"with torch.no_grad(), {preserving_version(name)}:"):
             self._builder.add(f"{name}.set_({new})")
 
-    def _run(self) -> None:
-        outputs = function_outputs(self._parts)
-        outer = outer_outputs(self._parts, outputs)
+    def _run_graphs(self) -> None:
+        outer = outer_outputs(self._parts)
         reject_dual_tensors(self._builder, self._captured, self.arguments)
         if self._code.backward is not None:
-            graph_inputs = [
-                name
-                for name, captured_input in zip(self.arguments, self._captured.inputs, strict=True)
-                if captured_input.is_graph_input
-            ]
-            graph_inputs += [
-                self.arguments[unused.slot.index] for unused in inputs_without_graph_use(self._parts)
-            ]
-            graph_inputs += [f"before_{self.arguments[info.index]}" for info in self._reshaped]
-            graph_inputs += created_leaves(self._parts)
-            results = [out.name for out in outer]
-            without = self._without_gradient()
-            viewed = self._viewed_without_gradient(without)
-            inputs = ", ".join(
-                viewed.get(name) or (f"{name}.detach()" if name in without else name) for name in graph_inputs
-            )
-            line = f"{', '.join(results)} = {self._apply()}({inputs})"
-            with without_hooks(self._builder, self._parts):
-                if self._captured.grad_enabled:
-                    self._builder.add(line)
-                else:
-                    with self._builder.block("with torch.enable_grad():"):
-                        self._builder.add(line)
+            self._run_function([out.name for out in outer])
             return
+        program, builder, names = self._code.forward.program, self._builder, self._names
+        graph_inputs = [names.node(graph_input.node) for graph_input in program.inputs]
+        write_unwrapping(builder, self._captured, names)
+        write_reading(builder, self._parts, program, names)
         results = [output_name(out) for out in self._parts.forward.outputs]
-        program = self._code.forward.program
-        graph_inputs = [self._names.node(graph_input.node) for graph_input in program.inputs]
-        write_unwrapping(self._builder, self._captured, self._names)
-        write_reading(self._builder, self._parts, program, self._names)
         targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
         context = inference_context(self._parts, self._code.forward)
-        with self._builder.block(context) if context else nullcontext():
-            self._builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
-        write_advance(self._builder, self._parts, program, RngOffset().name)
-        write_wrapping(
-            self._builder, outer, {id(graph_input.node) for graph_input in program.inputs}, self._names
-        )
+        with builder.block(context) if context else nullcontext():
+            builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
+        write_advance(builder, self._parts, program, RngOffset().name)
+        write_wrapping(builder, outer, {id(graph_input.node) for graph_input in program.inputs}, names)
+
+    def _run_function(self, results: list[str]) -> None:
+        """Write the call of `CompiledFunction`, whose outputs are `results`."""
+        pairs = zip(self.arguments, self._captured.inputs, strict=True)
+        unused = inputs_without_graph_use(self._parts)
+        passed = [
+            *(name for name, captured_input in pairs if captured_input.is_graph_input),
+            *(self.arguments[captured_input.slot.index] for captured_input in unused),
+            *(f"before_{self.arguments[info.index]}" for info in self._reshaped),
+            *created_leaves(self._parts),
+        ]
+        without = self._without_gradient()
+        instead = {name: f"{name}.detach()" for name in without} | self._viewed_without_gradient(without)
+        inputs = ", ".join(instead.get(name, name) for name in passed)
+        line = f"{', '.join(results)} = {self._apply()}({inputs})"
+        grad_mode = Modes(True, self._captured.inference_mode).block(self._builder, self._captured)
+        with without_hooks(self._builder, self._parts), grad_mode:
+            self._builder.add(line)
 
     def _apply(self) -> str:
         """Return what calls `CompiledFunction`: not `apply` if no argument can belong to a transform.
@@ -306,8 +269,8 @@ class WrapperText:
         gradients = ((out.slot, out.value) for out in self._parts.joint.gradients)
         none = {slot.index for slot, value in gradients if isinstance(slot, Gradient) and value is None}
         # which may have a gradient if some tangents are undefined
-        if joint.user_grad_sources or joint.always_fails:
-            dependence = self._parts.joint.tangents_by_gradient
+        if joint.dependence.user_grad_sources or joint.always_fails:
+            dependence = self._parts.joint.dependence.tangents
             none = {index for index in none if not dependence.get((Gradient, index))}
         return frozenset(self.arguments[index] for index in none)
 
@@ -349,13 +312,13 @@ class WrapperText:
             line = f"{name}.as_strided_({geometry_text(geometry, self._names)})"
             write_geometry_change(self._builder, self._captured, info, (name, line))
 
-    def _return(self) -> None:
-        leaves = []
-        for info in self._meta.outputs:
-            if info.base is not None or isinstance(info.value, (Node, Wrapped)):
-                leaves.append(f"out_{info.index}")
-            else:
-                leaves.append(literal(info.value, self._names))
+    def _return_outputs(self) -> None:
+        leaves = [
+            f"out_{info.index}"
+            if info.base is not None or isinstance(info.value, (Node, Wrapped))
+            else literal(info.value, self._names)
+            for info in self._meta.outputs
+        ]
         spec = self._captured.structure.result
         rebound = self._captured.structure.rebound
         output_count = len(leaves) if spec is None else spec.num_leaves

@@ -8,7 +8,6 @@ import ast
 import operator
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -36,7 +35,7 @@ from aotlens.trace.graphs.records import Argument, Graph, GraphNode, base_slot
 from aotlens.trace.graphs.tensor_text import Hints, float_value, size_value, tensor_of
 from aotlens.trace.source.lines import Locate, span_of
 
-__all__ = ["JointBuilder", "LoggedJoint", "UnknownGraphError"]
+__all__ = ["JointBuilder", "UnknownGraphError"]
 
 MAX_NODES = 20_000
 _COPY = "aten.copy_.default"
@@ -77,22 +76,6 @@ class UnknownGraphError(Exception):
     """The graph holds something that our partitioner cannot handle; the message says what."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedJoint(Joint):
-    """A joint graph from a log."""
-
-    changed: frozenset[int] = frozenset()
-    leaves: dict[int, torch.Tensor] = field(default_factory=dict)
-    """The leaf inputs that require a gradient, by index."""
-
-    @property
-    def changed_inputs(self) -> frozenset[int]:
-        return self.changed
-
-    def leaf(self, index: int) -> Any:
-        return self.leaves.get(index)
-
-
 class JointBuilder:
     """Makes our nodes from a logged joint graph."""
 
@@ -107,7 +90,7 @@ class JointBuilder:
         self._nodes: dict[str, Node] = {}
         self._forward = _forward_names(graph)
 
-    def joint(self) -> LoggedJoint:
+    def joint(self) -> Joint:
         if len(self._graph.nodes) > MAX_NODES:
             raise UnknownGraphError(f"the graph has more than {MAX_NODES} nodes")
         if self._graph.unparsed_lines:
@@ -124,7 +107,7 @@ class JointBuilder:
             and not isinstance(item.slot, Tangent)
             and self._inputs[item.slot.index].mutates_data  # type: ignore[union-attr]  # tangents have none
         )
-        return LoggedJoint(Program("joint", inputs, nodes, outputs), changed, self._leaves(inputs))
+        return Joint(Program("joint", inputs, nodes, outputs), changed, self._leaves(inputs))
 
     def _all_nodes(self) -> Iterator[Node]:
         items = _items(self._graph)

@@ -9,33 +9,18 @@ from dataclasses import dataclass, field
 
 from aotlens.build.memory import predicted_peak
 from aotlens.errors import UnknownValueError, UserError
-from aotlens.ir.program import Program, ProgramInput
-from aotlens.ir.slots import SavedInput
 from aotlens.joint.records import Joint
 from aotlens.model.partition import Partition, Totals, WhatIf
 from aotlens.partition.overrides import unknown_overrides
 from aotlens.partition.policies import added_bytes
-from aotlens.partition.records import Split
-from aotlens.partition.stage import backward_program, forward_program, recomputed_values, split_joint
+from aotlens.partition.programs import backward_program, forward_program
+from aotlens.partition.records import ForwardBackward, Split
+from aotlens.partition.stage import recomputed_values, split_joint
 from aotlens.partition.storages import storage_root
 from aotlens.partition.user_names import user_names
 from aotlens.policy import Policy
 
 __all__ = ["DEFAULT", "SolverRequest"]
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedDivision:
-    """The forward and backward that our solver makes of a logged joint graph."""
-
-    joint: Joint
-    forward: Program
-    backward: Program | None
-
-    @property
-    def saved_inputs(self) -> tuple[ProgramInput, ...]:
-        inputs = self.backward.inputs if self.backward is not None else ()
-        return tuple(item for item in inputs if isinstance(item.slot, SavedInput))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +83,7 @@ def _what_if(change: str, joint: Joint, split: Split, before: Totals) -> WhatIf:
 
 
 def _totals(joint: Joint, split: Split) -> Totals:
-    division = LoggedDivision(
+    division = ForwardBackward(
         joint,
         forward_program(joint, split.saved),
         backward_program(joint, split.saved, split.backward_nodes),

@@ -34,6 +34,31 @@ def autograd_nodes(starts: Iterable[Any], ends: Iterable[Any] = ()) -> Iterator[
         waiting.extend(following for following, _ in node.next_functions)
 
 
+def autograd_path(grad_fn: Any) -> Iterator[Any]:
+    """Yield a `grad_fn` and those that follow as long as each has one next function, as views have.
+
+    The last is None if the path ends in an edge to nothing.
+    """
+    node = grad_fn
+    while True:
+        yield node
+        if node is None or len(node.next_functions) != 1:
+            return
+        ((node, _),) = node.next_functions
+
+
+def saved_values(node: Any) -> Iterator[Any]:
+    """Yield what an autograd node has saved, also inside lists.
+
+    Raises:
+        RuntimeError: autograd's own, for a tensor that has been freed or written to.
+    """
+    for name in dir(node):
+        if name.startswith("_saved_") or name == "saved_tensors":
+            value = getattr(node, name)
+            yield from value if isinstance(value, (tuple, list)) else (value,)
+
+
 def nodes_in_order(starts: Iterable[Any]) -> Iterator[Any]:
     """Yield the starts and everything reachable from them in topological order."""
     finished: list[Any] = []

@@ -16,7 +16,12 @@ from aotlens.ir.program import Node
 from aotlens.ir.slots import SavedInput
 from aotlens.joint.derivatives import Derivatives
 from aotlens.joint.partial_backward import DefinedTangents
-from aotlens.partition.derivatives import available_nodes, derivative_program, recorded_nodes
+from aotlens.partition.derivatives import (
+    available_nodes,
+    derivative_program,
+    positions_read,
+    recorded_nodes,
+)
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.autograd.double_backward import (
     mutated_inputs,
@@ -147,8 +152,7 @@ class DifferentiableBackward:
             tangents = self._derivatives.tangent_nodes(number)
             with hidden_from_user_modes("derivative"):
                 program = derivative_program(self._parts, f"derivative_{number}", tangents, wanted)
-            position = {id(node): index for index, node in enumerate([*self._available, *tangents])}
-            reads = [position[id(graph_input.node)] for graph_input in program.inputs]
+            reads = positions_read(program, [*self._available, *tangents])
             cached = self._programs[number, needed] = (load_program(program), reads)
         return cached
 

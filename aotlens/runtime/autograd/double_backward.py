@@ -4,6 +4,8 @@ Invariant: it keeps nothing alive that the call would not keep alive anyway; an 
 changed is rejected by name, never read at another value.
 """
 
+from typing import cast
+
 from aotlens.capture.records import AutogradChange, CapturedInput
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.render import Names
@@ -52,32 +54,21 @@ def rerecord_obstacle(parts: Partitioned) -> str | None:
 def unsaved_inputs(parts: Partitioned) -> list[CapturedInput]:
     """Return the graph inputs that are not mutated and that the forward does not save for the backward."""
     saved = {id(graph_input.node) for graph_input in parts.saved_inputs} | parts.joint.changed_inputs
-    return [captured_input for captured_input in _graph_inputs(parts) if id(captured_input.node) not in saved]
+    inputs = parts.joint.captured.inputs
+    return [item for item in inputs if item.is_graph_input and id(item.node) not in saved]
 
 
 def mutated_inputs(parts: Partitioned) -> list[CapturedInput]:
     """Return the mutated graph inputs with a gradient, whose `grad_fn` changes."""
     changed, wanted = parts.joint.changed_inputs, {slot.index for slot in wanted_slots(parts)}
-    return [
-        captured_input
-        for captured_input in _graph_inputs(parts)
-        if id(captured_input.node) in changed and captured_input.slot.index in wanted
-    ]
+    graph_inputs = (item for item in parts.joint.captured.inputs if item.is_graph_input)
+    return [item for item in graph_inputs if id(item.node) in changed and item.slot.index in wanted]
 
 
 def wanted_slots(parts: Partitioned) -> list[Gradient]:
     """Return the gradients that the backward returns, in order."""
-    outputs = parts.backward.outputs if parts.backward is not None else ()
-    return [out.slot for out in outputs if isinstance(out.slot, Gradient)]
-
-
-def _graph_inputs(parts: Partitioned) -> list[CapturedInput]:
-    inputs = parts.joint.captured.inputs
-    return [
-        captured_input
-        for captured_input in inputs
-        if captured_input.is_graph_input and captured_input.duplicate_of is None
-    ]
+    outputs = parts.backward.outputs_of(Gradient) if parts.backward is not None else ()
+    return [cast(Gradient, out.slot) for out in outputs]
 
 
 def write_saved_for_double(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
@@ -91,14 +82,7 @@ def write_saved_for_double(builder: TextBuilder, parts: Partitioned, names: Name
         versions = ", ".join(_version(captured_input, names) for captured_input in unsaved)
         builder.add(f"ctx.versions = ({versions},)")
     if changed:
-        _write_former_inputs(
-            builder,
-            [
-                names.node(captured_input.node)
-                for captured_input in changed
-                if captured_input.node is not None
-            ],
-        )
+        _write_former_inputs(builder, [names.node(item.node) for item in changed if item.node is not None])
 
 
 def _write_former_inputs(builder: TextBuilder, inputs: list[str]) -> None:

@@ -17,6 +17,7 @@ from aotlens.ir.slots import (
     SavedInput,
 )
 from aotlens.joint.records import FailingBackward, JointProgram
+from aotlens.joint.undefined_tangents import GradientKey
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.partition.storages import storage_root
@@ -39,7 +40,6 @@ from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import (
     bind_current_inputs,
     bump_written_versions,
-    changes_metadata_only,
     hold_current_inputs,
     hold_written_inputs,
     reject_second_write,
@@ -58,8 +58,7 @@ from aotlens.runtime.subclasses import (
 class GradientPosition(NamedTuple):
     """The position of a gradient among the backward's outputs."""
 
-    key: tuple[type, int]
-    """The class of its slot, and its index."""
+    key: GradientKey
     output_index: int
 
 
@@ -67,14 +66,14 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
     """Write `CompiledFunction`, and `DoubleBackward`, which rejects a second derivative by name."""
     if code.backward is None or parts.backward is None:
         return
-    counted = counts_backward_runs(parts)
-    BackwardWrappers(parts, names, code.backward.compile is not None).write_functions(builder)
+    function = _FunctionText(builder, parts, code.backward, names)
+    function.wrappers.write_functions(builder)
     builder.add("", "")
     with builder.block("class CompiledFunction(torch.autograd.Function):"):
         builder.add("@staticmethod")
-        _forward(builder, parts, code.forward, names, counted)
+        function.write_forward(code.forward)
         builder.add("", "@staticmethod")
-        _backward(builder, parts, code.backward, names, counted)
+        function.write_backward()
     builder.add("", "", "# `apply` without its Python work per argument for torch.func")
     builder.add("apply_compiled = super(torch.autograd.Function, CompiledFunction).apply")
     if not parts.joint.always_fails:
@@ -82,210 +81,211 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
         write_undefined_error(builder, parts, graph_name(parts.backward))
 
 
-def function_outputs(parts: Partitioned) -> list[ProgramOutput]:
-    """Return the outputs of `CompiledFunction.apply`, in order."""
-    return [out for out in parts.forward.outputs if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS)]
+class _FunctionText:
+    """Writes the two methods of `CompiledFunction` for one target."""
 
+    def __init__(self, builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
+        self._builder = builder
+        self._parts = parts
+        self._joint = parts.joint
+        self._code = code
+        """Of the backward."""
+        self._names = names
+        self._counted = counts_backward_runs(parts)
+        self._outer = outer_outputs(parts)
+        self.wrappers = BackwardWrappers(parts, names, code.compile is not None)
+        saved = [saved_input.node for saved_input in parts.saved_inputs]
+        self._saved_tensors = [node for node in saved if not is_number(node)]
+        self._saved_numbers = [node for node in saved if is_number(node)]
 
-def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names, counted: bool) -> None:
-    captured = parts.joint.captured
-    inputs = [names.node(graph_input.node) for graph_input in parts.forward.inputs]
-    parameters = _forward_parameters(parts, names)
-    returned = function_outputs(parts)
-    outer = outer_outputs(parts, returned)
-    saved_slots = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
-    results = [output_name(out) for out in returned]
-    results += [output_name(out) for out in parts.forward.outputs if isinstance(out.slot, RngOffset)]
-    results += [f"saved_{index}" for index in range(len(saved_slots))]
-    with builder.block(f"def forward(ctx, {', '.join(parameters)}):"):
-        write_unwrapping(builder, captured, names)
-        write_reading(builder, parts, parts.forward, names)
-        with builder.block(graph_context(parts)):
-            builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
-        write_advance(builder, parts, parts.forward, RngOffset().name)
-        backward_wrappers = BackwardWrappers(parts, names)
-        backward_wrappers.write_forward(builder, outer)
-        write_wrapping(builder, outer, {id(graph_input.node) for graph_input in parts.forward.inputs}, names)
-        with builder.step("save for backward", _save_reason(parts)):
-            _save(builder, parts, names)
-            write_saved_for_double(builder, parts, names)
-            if counted:
-                builder.add("ctx.spent = False")
-            hold_current_inputs(builder, parts, names)
-        write_function_views(builder, parts, function_outputs(parts), names)
-        with builder.step("mark non-differentiable outputs", "outputs without a gradient"):
-            tensors = [
-                out.name
-                for out in outer
-                if not _is_differentiable(parts, out.inner[0]) and _is_tensor(out.inner[0].value)
-            ]
-            if tensors:
-                builder.add(f"ctx.mark_non_differentiable({', '.join(tensors)})")
-        builder.add("ctx.set_materialize_grads(False)")
-        builder.add(f"return {', '.join(out.name for out in outer)}")
+    def write_forward(self, code: GraphCode) -> None:
+        builder, parts, names, forward = self._builder, self._parts, self._names, self._parts.forward
+        results = [output_name(out) for out in forward.outputs_of(*DIFFERENTIABLE_OUTPUTS)]
+        results += [output_name(out) for out in forward.outputs_of(RngOffset)]
+        results += [f"saved_{index}" for index in range(len(forward.outputs_of(SavedForBackward)))]
+        inputs = [names.node(graph_input.node) for graph_input in forward.inputs]
+        with builder.block(f"def forward(ctx, {', '.join(self._forward_parameters())}):"):
+            write_unwrapping(builder, self._joint.captured, names)
+            write_reading(builder, parts, forward, names)
+            with builder.block(graph_context(parts)):
+                builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
+            write_advance(builder, parts, forward, RngOffset().name)
+            self.wrappers.write_forward(builder, self._outer)
+            write_wrapping(builder, self._outer, {id(item.node) for item in forward.inputs}, names)
+            # without a count: `Partition.saved` says which of the values own memory
+            with builder.step("save for backward", f"values chosen by the policy `{parts.policy}`"):
+                self._save()
+                write_saved_for_double(builder, parts, names)
+                if self._counted:
+                    builder.add("ctx.spent = False")
+                hold_current_inputs(builder, parts, names)
+            write_function_views(builder, parts, names)
+            with builder.step("mark non-differentiable outputs", "outputs without a gradient"):
+                fixed = [out.name for out in self._outer if self._is_fixed(out.inner[0])]
+                if fixed:
+                    builder.add(f"ctx.mark_non_differentiable({', '.join(fixed)})")
+            builder.add("ctx.set_materialize_grads(False)")
+            builder.add(f"return {', '.join(out.name for out in self._outer)}")
+
+    def _is_fixed(self, out: ProgramOutput) -> bool:
+        """Return True for a tensor without gradient."""
+        index = self._joint.forward_outputs.index(out)
+        return _is_tensor(out.value) and not self._joint.differentiable[index]
+
+    def _forward_parameters(self) -> list[str]:
+        """Return one parameter per graph input, then the former views of leaves whose sizes have changed."""
+        captured, names, parts = self._joint.captured, self._names, self._parts
+        leaves = [captured.inputs[info.index].node for info in reshaped_leaves(parts)]
+        changed = {id(node) for node in leaves}
+        nodes = [outer_input.node for outer_input in outer_inputs(captured, parts.forward.inputs, names)]
+        nodes += [item.node for item in inputs_without_graph_use(parts) if item.node is not None]
+        return [
+            *(f"now_{names.node(node)}" if id(node) in changed else names.node(node) for node in nodes),
+            *(names.node(node) for node in leaves if node is not None),
+            *created_leaves(parts),
+        ]
+
+    def _save(self) -> None:
+        """Save the backward's values in its order, inputs under their own names."""
+        builder, names, forward = self._builder, self._names, self._parts.forward
+        outputs = forward.outputs_of(SavedForBackward)
+        returned = reversed(forward.outputs_of(*DIFFERENTIABLE_OUTPUTS))
+        computed = {id(out.value): output_name(out) for out in returned}
+        computed |= {id(out.value): f"saved_{index}" for index, out in enumerate(outputs)}
+        aliases = self._detached_aliases()
+        for index, root in self._views_of_inputs(outputs).items():
+            builder.add(f"counted_{index} = {names.node(root)}.detach()")
+            builder.add(f"counted_{index}.data = saved_{index}")
+            computed[id(outputs[index].value)] = f"counted_{index}"
+        tensors = [
+            computed.get(id(node)) or names.node(node) + aliases.get(id(node), "")
+            for node in self._saved_tensors
+        ]
+        numbers = [computed.get(id(node)) or names.node(node) for node in self._saved_numbers]
+        tensors += self.wrappers.saved_arguments()
+        if tensors:
+            builder.add(f"ctx.save_for_backward({', '.join(tensors)})")
+        if numbers:
+            builder.add(f"ctx.sizes = ({', '.join(numbers)},)")
+
+    def _views_of_inputs(self, saved: tuple[ProgramOutput, ...]) -> dict[int, Node]:
+        """Return by index the saved values that are views of an input, each with that input's node.
+
+        A later write to the input bumps the version of such a view too.  Inputs on a storage that the call
+        itself writes to are excluded: autograd has checked the saved values by then.
+        """
+        inputs, infos = self._joint.captured.inputs, self._joint.meta.inputs
+        changed = {id(inputs[info.index].storage) for info in infos if info.is_mutated}
+        unchanged = {
+            id(captured_input.node)
+            for captured_input in inputs
+            if captured_input.node is not None and id(captured_input.storage) not in changed
+        }
+        roots = {index: storage_root(out.value) for index, out in enumerate(saved) if _is_tensor(out.value)}
+        return {index: root for index, root in roots.items() if id(root) in unchanged}
+
+    def _detached_aliases(self) -> dict[int, str]:
+        """Return, for inputs whose geometry or storage the wrapper changes after the forward, the alias to
+        save.
+
+        The alias shares the version counter if the wrapper bumps that before the forward.
+        """
+        inputs, infos = self._joint.captured.inputs, self._joint.meta.inputs
+        return {
+            id(inputs[info.index].node): ".detach()" if info.changes_metadata_only else ".data"
+            for info in infos
+            if info.mutates_metadata_or_storage
+        }
+
+    def write_backward(self) -> None:
+        builder, parts, names, program = self._builder, self._parts, self._names, self._code.program
+        if (failing := self._joint.failing) and self._joint.always_fails:
+            with builder.block("def backward(ctx, *tangents):"):
+                builder.add(f"raise {failing.error}({failing_message(self._joint, failing)!r})")
+            return
+        tangents = self.wrappers.tangents(self._outer)
+        parameters = [tangent.parameter for tangent in tangents]
+        received = [tangent for tangent in tangents if tangent.nodes]
+        with builder.block(f"def backward(ctx, {', '.join(parameters)}):"):
+            if self._code.compile is not None:
+                _reject_surroundings(builder, parts, parameters)
+            _write_failing(builder, parts, tangents)
+            graph = write_choice(builder, parts, tangents, graph_name(program))
+            self.wrappers.read_symbols(builder)
+            gradients = self._gradients()
+            conditions = write_undefined_checks(builder, parts, self.wrappers, tangents, len(gradients))
+            if self._counted:
+                write_run_count(builder, parts)
+            with builder.step("coerce tangents", "the backward was traced for tangents with these strides"):
+                for tangent in received:
+                    self.wrappers.write_coercion(builder, tangent)
+                    for node in tangent.nodes:
+                        write_stride_coercion(builder, names.node(node), node.val)
+            write_reading(builder, parts, program, names)
+            bind_current_inputs(builder, parts, names)
+            with builder.block("if torch.is_grad_enabled():"):
+                self._unpack()
+                reject_second_write(builder, parts)
+                also_seen = self.wrappers.also_seen(received)
+                call = double_backward_call(parts, self._code, names, also_seen, graph)
+                builder.add(f"gradients = {call}")
+            with builder.block("else:"):
+                hold_written_inputs(builder, program, names)
+                self._write_graph_inputs()
+                with builder.block(graph_context(parts)):
+                    builder.add(f"gradients = {self.wrappers.wrapped_call(f'{graph}(inputs)')}")
+            bump_written_versions(builder, parts, program, names)
+            write_advance(builder, parts, program, "gradients[-1]")
+            _return_gradients(builder, gradients, conditions, uses_functional_rng(program))
+
+    def _unpack(self) -> None:
+        tensors = [*map(self._names.node, self._saved_tensors), *self.wrappers.saved_arguments()]
+        if tensors:
+            self._builder.add(f"{_targets(tensors)} = ctx.saved_tensors")
+        if self._saved_numbers:
+            numbers = list(map(self._names.node, self._saved_numbers))
+            self._builder.add(f"{_targets(numbers)} = ctx.sizes")
+
+    def _write_graph_inputs(self) -> None:
+        """Give the graph the only references, so that each value's memory is freed after its last use."""
+        builder, code, count = self._builder, self._code, len(self._saved_tensors)
+        tangents = [self._names.node(item.node) for item in code.program.inputs_except(SavedInput)]
+        # wrappers are saved after their inner tensors, and not for the graph
+        first = f"[:{count}]" if self.wrappers.saved_arguments() else ""
+        tensors = [f"*ctx.saved_tensors{first}"] if count else []
+        numbers = ["*ctx.sizes"] if self._saved_numbers else []
+        builder.add(f"inputs = [{', '.join([*tensors, *numbers, *tangents])}]")
+        if code.donated:
+            if_kept = builder.block("if torch._C._autograd._get_current_graph_task_keep_graph():")
+            with if_kept, builder.block(f"for index in {code.donated}:"):
+                cloned = "inputs[index] = inputs[index].clone()"
+                builder.add(f"{cloned}  # the graph overwrites it, and may run again")
+        if tensors:
+            builder.add("ctx.maybe_clear_saved_tensors()")
+        builder.add(f"del {', '.join(tangents)}")
+
+    def _gradients(self) -> list[GradientPosition | None]:
+        """Return for each input of the forward the position of its gradient."""
+        parts, captured = self._parts, self._joint.captured
+        slots = (out.slot for out in self._code.program.outputs if isinstance(out.slot, GRADIENTS))
+        keys = dict.fromkeys((type(slot), slot.index) for slot in slots)
+        positions = {key: GradientPosition(key, index) for index, key in enumerate(keys)}
+        wanted: list[GradientKey | None] = [
+            *((Gradient, item.index) for item in outer_inputs(captured, parts.forward.inputs, self._names)),
+            *((Gradient, item.slot.index) for item in inputs_without_graph_use(parts)),
+            *(None for _ in reshaped_leaves(parts)),
+        ]
+        leaves = [key for key in keys if key[0] is LeafGradient]
+        wanted += leaves or [None for _ in created_leaves(parts)]
+        return [None if key is None else positions.get(key) for key in wanted]
 
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, Node) and isinstance(value.val, torch.Tensor)
 
 
-def _forward_parameters(parts: Partitioned, names: Names) -> list[str]:
-    """Return one parameter per graph input, then the former views of leaves whose sizes have changed."""
-    leaves = [parts.joint.captured.inputs[info.index].node for info in reshaped_leaves(parts)]
-    changed = {id(node) for node in leaves}
-    named_nodes = [
-        (outer_input.name, outer_input.node)
-        for outer_input in outer_inputs(parts.joint.captured, parts.forward.inputs, names)
-    ]
-    named_nodes += [
-        (names.node(captured_input.node), captured_input.node)
-        for captured_input in inputs_without_graph_use(parts)
-        if captured_input.node is not None
-    ]
-    parameters = (f"now_{name}" if id(node) in changed else name for name, node in named_nodes)
-    return [*parameters, *(names.node(node) for node in leaves if node is not None), *created_leaves(parts)]
-
-
 def _targets(names: list[str]) -> str:
     return f"{names[0]}," if len(names) == 1 else ", ".join(names)
-
-
-def _save_reason(parts: Partitioned) -> str:
-    """Return the step's reason, without a count: `Partition.saved` says which of the values own memory."""
-    return f"values chosen by the policy `{parts.policy}`"
-
-
-def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
-    """Save the backward's values in its order, inputs under their own names."""
-    assert parts.backward is not None  # written for training only
-    outputs = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
-    computed = {id(out.value): output_name(out) for out in reversed(function_outputs(parts))}
-    computed |= {id(out.value): f"saved_{index}" for index, out in enumerate(outputs)}
-    saved = [
-        graph_input.node for graph_input in parts.backward.inputs if isinstance(graph_input.slot, SavedInput)
-    ]
-    aliases = _detached_aliases(parts)
-    for index, root in _views_of_inputs(parts, outputs).items():
-        builder.add(f"counted_{index} = {names.node(root)}.detach()")
-        builder.add(f"counted_{index}.data = saved_{index}")
-        computed[id(outputs[index].value)] = f"counted_{index}"
-    tensors = [
-        computed.get(id(node)) or names.node(node) + aliases.get(id(node), "")
-        for node in saved
-        if not is_number(node)
-    ]
-    numbers = [computed.get(id(node)) or names.node(node) for node in saved if is_number(node)]
-    tensors += BackwardWrappers(parts, names).saved_arguments()
-    if tensors:
-        builder.add(f"ctx.save_for_backward({', '.join(tensors)})")
-    if numbers:
-        builder.add(f"ctx.sizes = ({', '.join(numbers)},)")
-
-
-def _views_of_inputs(parts: Partitioned, saved: list[ProgramOutput]) -> dict[int, Node]:
-    """Return by index the saved values that are views of an input, each with that input's node.
-
-    A later write to the input bumps the version of such a view too.  Inputs on a storage that the call itself
-    writes to are excluded: autograd has checked the saved values by then.
-    """
-    inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
-    changed = {id(inputs[info.index].storage) for info in infos if info.is_mutated}
-    unchanged = {
-        id(captured_input.node)
-        for captured_input in inputs
-        if captured_input.node is not None and id(captured_input.storage) not in changed
-    }
-    roots = {index: storage_root(out.value) for index, out in enumerate(saved) if _is_tensor(out.value)}
-    return {index: root for index, root in roots.items() if id(root) in unchanged}
-
-
-def _detached_aliases(parts: Partitioned) -> dict[int, str]:
-    """Return, for inputs whose geometry or storage the wrapper changes after the forward, the alias to save.
-
-    The alias shares the version counter if the wrapper bumps that before the forward.
-    """
-    inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
-    changed = [info for info in infos if info.mutates_metadata_or_storage]
-    return {
-        id(inputs[info.index].node): ".detach()" if changes_metadata_only(info) else ".data"
-        for info in changed
-    }
-
-
-def _is_differentiable(parts: Partitioned, out: ProgramOutput) -> bool:
-    index = parts.joint.forward_outputs.index(out)
-    return parts.joint.differentiable[index]
-
-
-def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names, counted: bool) -> None:
-    program = code.program
-    wrappers = BackwardWrappers(parts, names, code.compile is not None)
-    tangents = wrappers.tangents(function_outputs(parts), parts.joint.differentiable)
-    saved = [graph_input for graph_input in program.inputs if isinstance(graph_input.slot, SavedInput)]
-    if (failing := parts.joint.failing) and parts.joint.always_fails:
-        with builder.block("def backward(ctx, *tangents):"):
-            builder.add(f"raise {failing.error}({failing_message(parts.joint, failing)!r})")
-        return
-    with builder.block(f"def backward(ctx, {', '.join(tangent.parameter for tangent in tangents)}):"):
-        if code.compile is not None:
-            _reject_surroundings(builder, parts, [tangent.parameter for tangent in tangents])
-        _write_failing(builder, parts, tangents)
-        graph = write_choice(builder, parts, tangents, graph_name(program))
-        wrappers.read_symbols(builder)
-        received = [tangent for tangent in tangents if tangent.nodes]
-        gradients = _gradients(parts, names)
-        conditions = write_undefined_checks(builder, parts, wrappers, tangents, len(gradients))
-        if counted:
-            write_run_count(builder, parts)
-        with builder.step("coerce tangents", "the backward was traced for tangents with these strides"):
-            for tangent in received:
-                wrappers.write_coercion(builder, tangent)
-                for node in tangent.nodes:
-                    write_stride_coercion(builder, names.node(node), node.val)
-        write_reading(builder, parts, program, names)
-        bind_current_inputs(builder, parts, names)
-        with builder.block("if torch.is_grad_enabled():"):
-            _unpack(builder, [graph_input.node for graph_input in saved], wrappers.saved_arguments(), names)
-            reject_second_write(builder, parts)
-            builder.add(
-                f"gradients = {double_backward_call(parts, code, names, wrappers.also_seen(received), graph)}"
-            )
-        with builder.block("else:"):
-            tangent_names = [
-                names.node(graph_input.node)
-                for graph_input in program.inputs
-                if not isinstance(graph_input.slot, SavedInput)
-            ]
-            only_some = bool(wrappers.saved_arguments())
-            hold_written_inputs(builder, program, names)
-            _write_graph_inputs(
-                builder, [graph_input.node for graph_input in saved], tangent_names, code, only_some
-            )
-            with builder.block(graph_context(parts)):
-                builder.add(f"gradients = {wrappers.wrapped_call(f'{graph}(inputs)')}")
-        bump_written_versions(builder, parts, program, names)
-        write_advance(builder, parts, program, "gradients[-1]")
-        _return_gradients(builder, gradients, conditions, uses_functional_rng(program))
-
-
-def _write_graph_inputs(
-    builder: TextBuilder, saved: list[Node], tangents: list[str], code: GraphCode, only_some: bool
-) -> None:
-    """Give the graph the only references, so that each value's memory is freed after its last use.
-
-    With `only_some`, it takes only the first saved tensors: wrappers are saved after their inner tensors.
-    """
-    count = sum(not is_number(node) for node in saved)
-    tensors = [f"*ctx.saved_tensors{f'[:{count}]' if only_some else ''}"] if count else []
-    numbers = ["*ctx.sizes"] if any(is_number(node) for node in saved) else []
-    builder.add(f"inputs = [{', '.join([*tensors, *numbers, *tangents])}]")
-    if code.donated:
-        if_kept = builder.block("if torch._C._autograd._get_current_graph_task_keep_graph():")
-        with if_kept, builder.block(f"for index in {code.donated}:"):
-            builder.add("inputs[index] = inputs[index].clone()  # the graph overwrites it, and may run again")
-    if tensors:
-        builder.add("ctx.maybe_clear_saved_tensors()")
-    builder.add(f"del {', '.join(tangents)}")
 
 
 def _write_failing(builder: TextBuilder, parts: Partitioned, tangents: list[TangentText]) -> None:
@@ -295,8 +295,8 @@ def _write_failing(builder: TextBuilder, parts: Partitioned, tangents: list[Tang
     differentiable = [tangent for tangent in tangents if tangent.differentiable]
     with builder.step("fail as eager", "autograd cannot differentiate some of the outputs"):
         for index, failing in sorted(parts.joint.failing_tangents.items()):
-            with builder.block(f"if {differentiable[index].parameter} is not None:"):
-                builder.add(f"raise {failing.error}({failing_message(parts.joint, failing)!r})")
+            is_defined = f"{differentiable[index].parameter} is not None"
+            builder.raise_if(is_defined, failing.error, failing_message(parts.joint, failing))
 
 
 def failing_message(joint: JointProgram, failing: FailingBackward) -> str:
@@ -313,20 +313,18 @@ def _reject_surroundings(builder: TextBuilder, parts: Partitioned, tangents: lis
         f"{tangent} is not None and {functorch}.is_legacy_batchedtensor({tangent})" for tangent in tangents
     )
     transform = " or ".join([f"{functorch}.peek_interpreter_stack() is not None", *batched])
-    with builder.block(f"if {transform}:"):
-        message = (
-            f"`{name}`: It looks like you're trying to call a compiled backward function within "
-            "vmap/grad/vjp (`is_grads_batched`), which isn't supported; put the transform inside the "
-            "compiled function"
-        )
-        builder.add(f"raise RuntimeError({message!r})")
+    message = (
+        f"`{name}`: It looks like you're trying to call a compiled backward function within "
+        "vmap/grad/vjp (`is_grads_batched`), which isn't supported; put the transform inside the "
+        "compiled function"
+    )
+    builder.raise_if(transform, "RuntimeError", message)
     if not parts.joint.captured.modes.deterministic:
-        with builder.block("if torch.are_deterministic_algorithms_enabled():"):
-            message = (
-                f"the backward of `{name}` was compiled for a forward without "
-                "torch.use_deterministic_algorithms(True), and runs with it; set it before the forward"
-            )
-            builder.add(f"raise RuntimeError({message!r})")
+        message = (
+            f"the backward of `{name}` was compiled for a forward without "
+            "torch.use_deterministic_algorithms(True), and runs with it; set it before the forward"
+        )
+        builder.raise_if("torch.are_deterministic_algorithms_enabled()", "RuntimeError", message)
 
 
 def _return_gradients(
@@ -351,30 +349,3 @@ def _gradient_text(position: GradientPosition | None, conditions: Conditions) ->
         if condition
         else f"gradients[{position.output_index}]"
     )
-
-
-def _unpack(builder: TextBuilder, saved: list[Node], arguments: list[str], names: Names) -> None:
-    tensors = [*(names.node(node) for node in saved if not is_number(node)), *arguments]
-    numbers = [names.node(node) for node in saved if is_number(node)]
-    if tensors:
-        builder.add(f"{_targets(tensors)} = ctx.saved_tensors")
-    if numbers:
-        builder.add(f"{_targets(numbers)} = ctx.sizes")
-
-
-def _gradients(parts: Partitioned, names: Names) -> list[GradientPosition | None]:
-    """Return for each input of the forward the position of its gradient."""
-    assert parts.backward is not None  # written for training only
-    slots = (out.slot for out in parts.backward.outputs if isinstance(out.slot, GRADIENTS))
-    keys = dict.fromkeys((type(slot), slot.index) for slot in slots)
-    order = {key: GradientPosition(key, index) for index, key in enumerate(keys)}
-    inputs = outer_inputs(parts.joint.captured, parts.forward.inputs, names)
-    positions = [order.get((Gradient, outer_input.index)) for outer_input in inputs]
-    positions += [
-        order.get((Gradient, captured_input.slot.index)) for captured_input in inputs_without_graph_use(parts)
-    ]
-    positions += [None] * len(reshaped_leaves(parts))
-    leaves: list[GradientPosition | None] = [
-        position for position in order.values() if position.key[0] is LeafGradient
-    ]
-    return positions + (leaves or [None] * len(created_leaves(parts)))

@@ -26,15 +26,10 @@ ANCHOR_REASON = "no input gets a gradient, but outputs require grad"
 
 
 def reshaped_leaves(parts: Partitioned) -> tuple[InputAliasInfo, ...]:
-    """Return the leaves that have other sizes, and so gradients of other sizes, after the call."""
-    inputs = parts.joint.captured.inputs
-    return tuple(
-        info
-        for info in parts.joint.meta.inputs
-        if info.mutates_metadata_or_storage
-        and inputs[info.index].gradient_leaf is inputs[info.index].argument
-        and inputs[info.index].at_exit.geometry.size != tuple(inputs[info.index].fake.shape)
-    )
+    """Return the leaves whose new sizes autograd must see, since it checks their gradients against them."""
+    if parts.backward is None:
+        return ()
+    return tuple(info for info in parts.joint.meta.inputs if info.is_reshaped_leaf)
 
 
 def inputs_without_graph_use(parts: Partitioned) -> list[CapturedInput]:
@@ -63,18 +58,13 @@ def created_leaves(parts: Partitioned) -> list[str]:
     has_gradient = any(out.value is not None for out in parts.backward.outputs)
     if parts.joint.always_fails:  # only inputs that the autograd graph reaches keep their `grad_fn`
         has_gradient = any(
-            tangents for (kind, _), tangents in parts.joint.tangents_by_gradient.items() if kind is Gradient
+            tangents for (kind, _), tangents in parts.joint.dependence.tangents.items() if kind is Gradient
         )
     elif parts.joint.failing is not None:  # autograd calls it from any input that requires grad
         has_gradient = has_gradient or any(
             captured_input.requires_grad for captured_input in parts.joint.captured.inputs
         )
     return [] if has_gradient else [ANCHOR]
-
-
-def is_leaf(info: OutputAliasInfo) -> bool:
-    """Return True if the output is a leaf that the function makes."""
-    return info.is_new_leaf or info.is_alias_leaf
 
 
 def views_of_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> int:
@@ -85,7 +75,7 @@ def views_of_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> 
     if base_index is None:
         return 0
     steps = views_of_leaf(outputs, outputs[base_index])
-    return steps + 1 if steps or is_leaf(outputs[base_index]) else 0
+    return steps + 1 if steps or outputs[base_index].is_leaf else 0
 
 
 def write_leaf_output(builder: TextBuilder, parts: Partitioned, info: OutputAliasInfo) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from aotlens.capture.storage import storage_range_of
-from aotlens.ir.program import Node, ProgramOutput, ancestors
+from aotlens.ir.program import Node, ancestors
 from aotlens.ir.render import Names, context_text, literal
-from aotlens.ir.slots import GRADIENTS, Tangent
+from aotlens.ir.slots import GRADIENTS, Tangent, outer_slot
 from aotlens.ir.subclasses import Wrapped
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.module_text import TextBuilder
@@ -22,7 +22,6 @@ from aotlens.runtime.subclasses import (
     OuterOutput,
     Path,
     inner_name,
-    outer_outputs,
     size_sources,
     symbols_in,
     symbols_of,
@@ -83,25 +82,20 @@ class BackwardWrappers:
         self.needed = bool(self._gradients) or any(self._wrapped)
         """True if a gradient or tangent is a wrapper; the backward then has all sizes by name."""
 
-    def tangents(self, outputs: list[ProgramOutput], differentiable: tuple[bool, ...]) -> list[TangentText]:
+    def tangents(self, outputs: list[OuterOutput]) -> list[TangentText]:
         """Return the parameters of the backward, one per output that autograd sees."""
-        assert self._parts.backward is not None  # written for training only
-        program = self._parts.backward
-        nodes = iter(
-            [graph_input.node for graph_input in program.inputs if isinstance(graph_input.slot, Tangent)]
-        )
+        joint = self._parts.joint
+        nodes = (graph_input.node for graph_input in joint.program.inputs_of(Tangent))
         wrapped = enumerate(self._wrapped)
-        index_of = {id(out): index for index, out in enumerate(self._parts.joint.forward_outputs)}
+        index_of = {id(out): index for index, out in enumerate(joint.forward_outputs)}
         texts = []
-        for out in outer_outputs(self._parts, outputs):
-            slot: Any = out.inner[0].slot
-            inside = getattr(slot, "inner", ())
-            name = slot.name.removesuffix("." + ".".join(inside)) if inside else slot.name
-            if not differentiable[index_of[id(out.inner[0])]]:
+        for out in outputs:
+            name = outer_slot(out.inner[0].slot).name
+            if not joint.differentiable[index_of[id(out.inner[0])]]:
                 texts.append(TangentText(f"_{out.name}", name, out, (), differentiable=False))
                 continue
             tangent_index, like = next(wrapped)
-            if tangent_index in self._parts.joint.failing_tangents:
+            if tangent_index in joint.failing_tangents:
                 texts.append(TangentText(f"tangent_{out.name}", name, out, ()))
                 continue
             inner_nodes = tuple(next(nodes) for _ in (like.nodes() if like is not None else (None,)))
@@ -114,7 +108,7 @@ class BackwardWrappers:
         if any(self._wrapped) or self._checks_plain or self._gradients:
             builder.add("", *COERCION.splitlines())
         if self._gradients:
-            symbols = "".join(f", {symbol}" for symbol in self._symbols())
+            symbols = "".join(f", {symbol}" for symbol in self._symbols)
             builder.add("", "")
             with builder.block(f"def wrap_gradients(gradients{symbols}):"):
                 builder.add(f"return ({', '.join(self._gradient_texts())},)")
@@ -137,30 +131,27 @@ class BackwardWrappers:
             texts.append("gradients[-1]")
         return texts
 
+    @cached_property
     def _symbols(self) -> list[str]:
-        """Return the sizes that the backward's text names."""
+        """The sizes that the backward's text names."""
         symbols: set[str] = set()
         for wrapped in (*self._gradients.values(), *(like for like in self._wrapped if like is not None)):
-            symbols |= symbols_of(wrapped)
-            for node in wrapped.nodes():
-                symbols |= symbols_in((*node.val.shape, *node.val.stride()))
+            symbols |= symbols_of(wrapped).union(*map(_size_symbols, wrapped.nodes()))
         if self.needed:
-            for graph_input in self._parts.joint.program.inputs:
-                if isinstance(graph_input.slot, Tangent):
-                    symbols |= symbols_in((*graph_input.node.val.shape, *graph_input.node.val.stride()))
+            tangents = self._parts.joint.program.inputs_of(Tangent)
+            symbols = symbols.union(*(_size_symbols(tangent.node) for tangent in tangents))
         return sorted(symbols)
 
     def write_forward(self, builder: TextBuilder, outputs: list[OuterOutput]) -> None:
         """Read the sizes that wrapping needs, and save what the backward needs of the outputs."""
-        wanted = {symbol for out in outputs if out.wrapped is not None for symbol in symbols_of(out.wrapped)}
-        needed = self._symbols()
+        wrapped = [out.wrapped for out in outputs if out.wrapped is not None]
+        unread = set(self._symbols).union(*map(symbols_of, wrapped))
         for symbol, source in size_sources(self._parts.joint.captured, self._names):
-            if symbol in wanted or symbol in needed:
+            if symbol in unread:
                 builder.add(f"{symbol} = {source}")
-                wanted -= {symbol}
-                needed = [other for other in needed if other != symbol]
-        if self._symbols():
-            builder.add(f"ctx.symbols = ({', '.join(self._symbols())},)")
+                unread.discard(symbol)
+        if self._symbols:
+            builder.add(f"ctx.symbols = ({', '.join(self._symbols)},)")
         if len(self._wrapped) > 1:
             for out in outputs:
                 for path, _ in self._unmade(out):
@@ -200,31 +191,29 @@ class BackwardWrappers:
         ]
 
     def read_symbols(self, builder: TextBuilder, source: str = "ctx.symbols") -> None:
-        symbols = self._symbols()
-        if symbols:
-            builder.add(f"{', '.join(symbols)}{',' if len(symbols) == 1 else ''} = {source}")
+        if self._symbols:
+            comma = "," if len(self._symbols) == 1 else ""
+            builder.add(f"{', '.join(self._symbols)}{comma} = {source}")
 
     def also_seen(self, tangents: list[TangentText]) -> list[str]:
         """Return what autograd must see of a recorded backward, in addition to the graph's own inputs."""
         outer = [tangent.parameter for tangent in tangents if tangent.wrapped is not None]
-        symbols = ["ctx.symbols"] if self._symbols() else []
+        symbols = ["ctx.symbols"] if self._symbols else []
         return [*self.saved_arguments(), *outer, *symbols]
 
     def wrapped_call(self, call: str) -> str:
         if not self._gradients:
             return call
-        return f"wrap_gradients({', '.join((call, *self._symbols()))})"
+        return f"wrap_gradients({', '.join((call, *self._symbols))})"
 
     def write_zeros(self, builder: TextBuilder, tangent: TangentText, index: int) -> None:
         """Materialise zeros for the undefined tangent of the output at `index`."""
         with builder.block(f"if {tangent.parameter} is None:"):
             if tangent.wrapped is None:
                 val = tangent.nodes[0].val
-                has_known_sizes = self.needed or not symbols_in((*val.shape, *val.stride()))
-                builder.add(
-                    f"{tangent.parameter} = "
-                    f"{self._zeros(val) if has_known_sizes else _zeros_like_result(index)}"
-                )
+                has_known_sizes = self.needed or not _size_symbols(tangent.nodes[0])
+                zeros = self._zeros(val) if has_known_sizes else _zeros_like_result(index)
+                builder.add(f"{tangent.parameter} = {zeros}")
                 return
             inner_text = lambda path, node: (
                 self._zeros(node.val)
@@ -249,6 +238,11 @@ class BackwardWrappers:
             with builder.block(f"if type({tangent.parameter}) is not torch.Tensor:"):
                 fitted = f"fitting_tangent({tangent.parameter}, torch.Tensor, None, {tangent.name!r})"
                 builder.add(f"{tangent.parameter} = {fitted}")
+
+
+def _size_symbols(node: Node) -> set[str]:
+    """Return the symbols in the sizes and strides of a tensor."""
+    return symbols_in((*node.val.shape, *node.val.stride()))
 
 
 def _zeros_like_result(index: int) -> str:

@@ -13,7 +13,7 @@ from aotlens.ir.program import Program, has_effect
 from aotlens.ir.slots import GRADIENTS, SavedInput, Tangent
 from aotlens.joint.partial_backward import DefinedTangents, partial_gradients
 from aotlens.model.report import Site
-from aotlens.partition.derivatives import derivative_program, recorded_nodes
+from aotlens.partition.derivatives import derivative_program, positions_read, recorded_nodes
 from aotlens.partition.records import Partitioned
 from aotlens.partition.undefined_tangents import infinite_factors, without_tangents
 from aotlens.runtime.autograd.double_backward import rerecord_obstacle
@@ -57,18 +57,18 @@ def write_undefined_checks(
 def _materialises_zeros(parts: Partitioned) -> bool:
     """Return True if eager's backward does something although no tangent is defined."""
     assert parts.backward is not None  # written for training only
-    return parts.joint.materialises_zeros or any(map(has_effect, parts.backward.nodes))
+    return parts.joint.dependence.materialises_zeros or any(map(has_effect, parts.backward.nodes))
 
 
 def _write_all_undefined(builder: TextBuilder, received: list[TangentText], count: int) -> None:
-    with builder.block(f"if {' and '.join(f'{tangent.parameter} is None' for tangent in received)}:"):
+    with builder.block(f"if {_all_undefined(received)}:"):
         builder.add(f"return {', '.join(['None'] * count)}")
 
 
 def _defined_conditions(parts: Partitioned, tangents: list[TangentText], received: int) -> Conditions:
     """Return the condition for each gradient that depends on only some of the received tangents."""
     conditions: Conditions = {}
-    for key, indices in parts.joint.tangents_by_gradient.items():
+    for key, indices in parts.joint.dependence.tangents.items():
         named = [tangents[index].parameter for index in sorted(indices) if tangents[index].nodes]
         if 0 < len(named) < received:
             conditions[key] = " or ".join(f"{name} is not None" for name in named)
@@ -101,7 +101,7 @@ def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[Tangen
     differentiable = [tangent for tangent in tangents if tangent.differentiable]
     received = [tangent for tangent in differentiable if tangent.nodes]
     conditions = dict[str, str]()
-    for source in parts.joint.user_grad_sources:
+    for source in parts.joint.dependence.user_grad_sources:
         read = [differentiable[index] for index in sorted(source.tangents) if differentiable[index].nodes]
         if read:
             conditions.setdefault(
@@ -131,7 +131,7 @@ def _unsafe_zeros(parts: Partitioned, received: list[TangentText]) -> tuple[dict
     if (
         parts.backward is None
         or len(received) < 2
-        or (parts.joint.user_grad_sources and _recording_obstacle(parts) is not None)
+        or (parts.joint.dependence.user_grad_sources and _recording_obstacle(parts) is not None)
     ):
         return {}, ()
     reasons, sites = dict[str, str](), list[Site | None]()
@@ -157,7 +157,7 @@ def may_run_partial_backward(builder: TextBuilder) -> bool:
 def needs_partial_backward(builder: TextBuilder, parts: Partitioned) -> bool:
     """Return True if the module is bound to a `PartialBackward`."""
     return may_run_partial_backward(builder) and not (
-        parts.joint.user_grad_sources and _recording_obstacle(parts) is not None
+        parts.joint.dependence.user_grad_sources and _recording_obstacle(parts) is not None
     )
 
 
@@ -168,7 +168,7 @@ def write_undefined_error(builder: TextBuilder, parts: Partitioned, graph: str) 
     reason = _recording_obstacle(parts)
     builder.add("", "")
     with builder.block(f"def {BOUND_NAME}(defined):"):
-        if not parts.joint.user_grad_sources:
+        if not parts.joint.dependence.user_grad_sources:
             _write_zeros_instead(builder, parts, graph)
             return
         if reason is None:
@@ -184,21 +184,19 @@ def _write_zeros_instead(builder: TextBuilder, parts: Partitioned, graph: str) -
     builder.add("# skips undefined tangents; bound when aotlens loads this module, otherwise uses zeros")
     with builder.block("def of_zeros(inputs):"):
         builder.add(f"gradients = {graph}(inputs)")
-        with builder.block(
-            "if any(torch.is_tensor(gradient) and gradient.isnan().any() for gradient in gradients):"
-        ):
-            message = (
-                f"the backward of `{parts.joint.captured.subject.name}` was run with undefined tangents:"
-                " zeros for them give nan, which eager may not; differentiate all outputs, or call the"
-                " function where aotlens compiles it"
-            )
-            builder.add(f"raise RuntimeError({message!r})")
+        has_nan = "any(torch.is_tensor(gradient) and gradient.isnan().any() for gradient in gradients)"
+        message = (
+            f"the backward of `{parts.joint.captured.subject.name}` was run with undefined tangents:"
+            " zeros for them give nan, which eager may not; differentiate all outputs, or call the"
+            " function where aotlens compiles it"
+        )
+        builder.raise_if(has_nan, "RuntimeError", message)
         builder.add("return gradients")
     builder.add("return of_zeros")
 
 
 def no_partial_backward_error(parts: Partitioned, reason: str) -> str:
-    names = ", ".join(dict.fromkeys(source.name for source in parts.joint.user_grad_sources))
+    names = ", ".join(dict.fromkeys(source.name for source in parts.joint.dependence.user_grad_sources))
     return (
         f"the backward of `{parts.joint.captured.subject.name}` was run with undefined tangents, which"
         f" {names} may distinguish from zeros, and is not supported here: {reason}; differentiate all"
@@ -224,7 +222,7 @@ class PartialBackward:
         self._parts = parts
         self._compile = compile_other
         self._graphs: dict[DefinedTangents, PartialBackwardGraph] = {}
-        self.records = bool(parts.joint.user_grad_sources)
+        self.records = bool(parts.joint.dependence.user_grad_sources)
         """Whether the backward is recorded anew, instead of derived from the full one."""
 
     def __call__(self, defined: DefinedTangents) -> PartialBackwardGraph:
@@ -252,9 +250,7 @@ class PartialBackward:
         """Return the part of the backward that the defined tangents need, compiled by the backend."""
         backward, joint = self._parts.backward, self._parts.joint
         assert backward is not None  # written for training only
-        nodes = iter(
-            [graph_input.node for graph_input in backward.inputs if isinstance(graph_input.slot, Tangent)]
-        )
+        nodes = (graph_input.node for graph_input in backward.inputs_of(Tangent))
         received = [
             index for index in range(len(joint.wrapped_tangents)) if index not in joint.failing_tangents
         ]
@@ -266,16 +262,15 @@ class PartialBackward:
                 defined_indices.add(index)
             else:
                 missing |= set(map(id, inner_nodes))
-        dependence = joint.tangents_by_gradient
+        dependence = joint.dependence.tangents
         program = without_tangents(
             backward,
             missing,
             lambda slot: bool(defined_indices & dependence.get((type(slot), slot.index), set())),
         )
-        return PartialBackwardGraph(
-            defined,
-            runnable_graph(self._compile(program)) if self._compile else load_program(program, boxed=True),
-        )
+        compile_other = self._compile
+        run = runnable_graph(compile_other(program)) if compile_other else load_program(program, boxed=True)
+        return PartialBackwardGraph(defined, run)
 
     def _by_recording(self, defined: DefinedTangents) -> PartialBackwardGraph:
         """Return a backward recorded anew for the defined tangents, since user code depends on them."""
@@ -290,9 +285,7 @@ class PartialBackward:
         tangents = [node for node, graph_input in pairs if isinstance(graph_input.slot, Tangent)]
         assert len(slots) == len(values)  # one per wanted input: `rerecord_obstacle` excludes all else
         program = derivative_program(self._parts, BOUND_NAME, tangents, values, saved)
-        position = {id(node): index for index, node in enumerate(nodes)}
-        reads = [position[id(graph_input.node)] for graph_input in program.inputs]
-        run = load_program(program)
+        reads, run = positions_read(program, nodes), load_program(program)
 
         def graph(inputs: list[Any]) -> Any:
             arguments = [inputs[index] for index in reads]
