@@ -15,7 +15,6 @@ from aotlens.capture.storage import (
     StorageRange,
     Tracked,
     example_value,
-    has_symbols,
     storage_range_of,
 )
 from aotlens.capture.views import ViewStep
@@ -36,17 +35,17 @@ MAY_REPEAT = frozenset({aten.expand.default, aten.unfold.default, aten.as_stride
 """View operators whose result may contain an element several times."""
 
 
-def is_as_strided_chain(chain: tuple[ViewStep, ...]) -> bool:
-    """Return True if the chain ends in an `as_strided` that can be taken of the storage's base."""
-    last = chain[-1].op
-    return last is aten.as_strided.default and all(step.op not in OTHER_ELEMENTS for step in chain[:-1])
+def step_from_base(storage: Storage, chain: tuple[ViewStep, ...]) -> ViewStep | None:
+    """Return a chain that ends in `as_strided` as one step from the storage's current value.
 
-
-def from_base(storage: Storage, step: ViewStep) -> ViewStep:
-    """Return the `as_strided` step relative to the storage's current value, with its offset adjusted."""
-    size, stride = step.args[:2]
-    offset = step.offset - _initial_tensor(storage).storage_offset() + storage.base.val.storage_offset()
-    return replace(step, args=(size, stride, offset))
+    None for other chains, and where the result has elements that the base does not have.
+    """
+    *before, last = chain
+    if last.offset is None or any(step.op in OTHER_ELEMENTS for step in before):
+        return None
+    size, stride = last.args[:2]
+    offset = last.offset - _initial_tensor(storage).storage_offset() + storage.base.val.storage_offset()
+    return replace(last, args=(size, stride, offset))
 
 
 def _initial_tensor(storage: Storage) -> Any:
@@ -63,13 +62,7 @@ def check_within_input(storage: Storage, step: ViewStep, view: Any, span: Span |
         UnsupportedError: the view covers other elements.
     """
     whole = _initial_tensor(storage)
-    input_range, view_range = storage_range_of(whole), storage_range_of(view)
-    if not storage.inputs or input_range is None or view_range is None:
-        return
-    if type(step.offset) is int:
-        # After a write, a value begins elsewhere in memory.
-        view_range = replace(view_range, offset=step.offset)
-    if not (input_range.contains(view_range) and (not has_symbols(whole) or _is_inside(step, whole))):
+    if storage.inputs and not _is_within(step, whole, view.element_size()):
         raise unsupported("as-strided-beyond-input", span)
 
 
@@ -81,24 +74,12 @@ def with_storage_offset(step: ViewStep, source: Any, tracked: Tracked, span: Spa
     """
     offset = step.args[2] if len(step.args) > 2 else dict(step.kwargs).get("storage_offset")
     step = replace(step, offset=source.storage_offset() if offset is None else offset)
-    chain = tracked.chain
-    if not chain or (_is_inside(step, source) and not _covers_gap(step, source)):
+    if not tracked.chain or _is_within(step, source, source.element_size()):
         return step
-    if any(before.op in OTHER_ELEMENTS for before in chain):
+    if any(before.op in OTHER_ELEMENTS for before in tracked.chain):
         raise unsupported("as-strided-beyond-typed-view", span)
     tracked.storage.exceeds_view = True
     return step
-
-
-def reject_write_under_as_strided(span: Span | None) -> None:
-    """Reject a write under an `as_strided` that exceeds its view.
-
-    Eager's autograd replays that view on the base, ours on the view.
-
-    Raises:
-        UnsupportedError: always.
-    """
-    raise unsupported("as-strided-beyond-written-view", span)
 
 
 def overlaps_itself(tensor: Any) -> bool:
@@ -118,33 +99,22 @@ def overlaps_itself(tensor: Any) -> bool:
     return False
 
 
-def as_strided_chain(chain: tuple[ViewStep, ...], tensor: Any, span: Span | None) -> tuple[ViewStep, ...]:
-    """Return a chain with one `as_strided` that views the base with the tensor's strides.
+def _is_within(step: ViewStep, whole: Any, element_bytes: int) -> bool:
+    """Return True if an `as_strided` covers only elements of a tensor.
 
-    Raises:
-        UnsupportedError: the chain changes the dtype or conjugates, so no strides of the base give the
-            tensor.
+    Its first and last byte are compared as symbols, gaps between elements with example values.
     """
-    if any(step.op in OTHER_ELEMENTS for step in chain):
-        raise unsupported("write-to-repeated-elements", span)
-    geometry = (list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
-    return (ViewStep(aten.as_strided.default, geometry, offset=geometry[2]),)
-
-
-def _is_inside(step: ViewStep, source: Any) -> bool:
-    first, end = source.storage_offset(), source.storage_offset() + _extent(source.shape, source.stride())
-    return bool(first <= step.offset and step.offset + _extent(*step.args[:2]) <= end)
-
-
-def _covers_gap(step: ViewStep, source: Any) -> bool:
-    """Return True if the view covers an element between those of `source`; unknown sizes count as no gap."""
     size, stride = step.args[:2]
-    numbers = [example_value(number) for number in (*size, *stride, step.offset)]
-    source_range = storage_range_of(source)
-    if source_range is None or None in numbers or 0 in numbers[: len(size)]:
+    start, count = whole.storage_offset(), _extent(whole.shape, whole.stride())
+    first, end = step.offset * element_bytes, (step.offset + _extent(size, stride)) * element_bytes
+    if not (start * whole.element_size() <= first and end <= (start + count) * whole.element_size()):
         return False
+    numbers = [example_value(number) for number in (*size, *stride, step.offset)]
+    whole_range = storage_range_of(whole)
+    if whole_range is None or None in numbers:
+        return True
     lengths, steps = tuple(numbers[: len(size)]), tuple(numbers[len(size) : -1])
-    return not source_range.contains(StorageRange(lengths, steps, numbers[-1], source_range.element_bytes))
+    return whole_range.contains(StorageRange(lengths, steps, numbers[-1], element_bytes))
 
 
 def _extent(sizes: Any, strides: Any) -> Any:

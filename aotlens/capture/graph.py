@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.as_strided import from_base, is_as_strided_chain
+from aotlens.capture.as_strided import step_from_base
 from aotlens.capture.events import Event, EventKind, Events
 from aotlens.capture.free_variables.real_tensors import RealTensors
 from aotlens.capture.invalid_views import check_view_is_valid
@@ -251,8 +251,9 @@ class Recording:
 
     def source_of_view(self, storage: Storage, chain: tuple[ViewStep, ...]) -> tuple[Node, ViewStep]:
         """Return the node that the last view of a chain views, and that view."""
-        if chain[-1].offset is not None and is_as_strided_chain(chain):
-            return storage.base, from_base(storage, chain[-1])
+        step = step_from_base(storage, chain)
+        if step is not None:
+            return storage.base, step
         return self.replay(storage, chain[:-1]), chain[-1]
 
     def __call__(self, op: Any, *args: Any, **kwargs: Any) -> Node:

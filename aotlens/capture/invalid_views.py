@@ -6,11 +6,12 @@ replay the view operators, without the in-place ones, on a base whose geometry h
 Invariant: a recording in which the two differ is rejected.
 """
 
+from itertools import takewhile
 from typing import Any
 
 import torch
 
-from aotlens.capture.storage import Tracked, geometry_of
+from aotlens.capture.storage import geometry_of
 from aotlens.capture.views import apply_chain
 from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
@@ -25,7 +26,7 @@ def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False
     Raises:
         UnsupportedError: its gradient would differ from eager's.
     """
-    if is_invalid_view(tensor) or (written and _has_new_geometry(tensor)):
+    if is_invalid_view(tensor, written=written):
         moves = getattr(tensor, TRACKED).storage.metadata_mutations
         raise invalid_view_error(span, moves[-1].origin.location.innermost)
 
@@ -55,57 +56,35 @@ def raises_on_grad_fn(tensor: Any) -> bool:
     return False
 
 
-def is_invalid_view(tensor: Any) -> bool:
-    """Return True if replaying its view operators on the base gives another view."""
+def is_invalid_view(tensor: Any, *, written: bool = False) -> bool:
+    """Return True if replaying its view operators on the base gives another view.
+
+    The gradient of a write always replays them; otherwise a view whose own last change autograd recorded has
+    a `grad_fn` of that change.
+    """
     base = tensor._base
     tracked, tracked_base = getattr(tensor, TRACKED, None), getattr(base, TRACKED, None)
-    return (
-        tracked is not None
-        and tracked_base is not None
-        and not _is_regenerated(base, tensor, tracked, tracked_base)
-    )
-
-
-def _has_new_geometry(tensor: Any) -> bool:
-    """Return True if the view itself was mutated: the gradient of a write uses its old geometry."""
-    tracked, tracked_base = getattr(tensor, TRACKED, None), getattr(tensor._base, TRACKED, None)
-    if (
-        tracked is None
-        or tracked_base is None
-        or tracked.chain[: len(tracked_base.chain)] != tracked_base.chain
-    ):
+    if tracked is None or tracked_base is None:
         return False
-    own = tracked.chain[len(tracked_base.chain) :]
-    view_steps = tuple(step for step in own if not step.in_place)
-    if len(view_steps) == len(own):
+    pairs = zip(tracked.chain, tracked_base.chain, strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+    own = tracked.chain[common:]
+    moves = [step for step in own if step.in_place]
+    is_recorded = not moves or (
+        not written
+        and moves[-1] is tracked.storage.last_metadata_step
+        and all(step.grad_enabled for step in moves)
+    )
+    if common == len(tracked_base.chain) and is_recorded:
         return False
     with torch.no_grad():
-        return geometry_of(apply_chain(view_steps, tensor._base)) != geometry_of(tensor)
+        try:
+            regenerated = apply_chain(tuple(step for step in own if not step.in_place), base)
+        except (RuntimeError, ValueError, IndexError):
+            return True
+    return geometry_of(regenerated) != geometry_of(tensor)
 
 
 def invalid_view_error(span: Span | None, mutation_span: Span | None) -> UnsupportedError:
     where = f" at line {mutation_span.line}" if mutation_span is not None else ""
     return unsupported("invalid-view", span, where=where)
-
-
-def _is_regenerated(base: Any, tensor: Any, tracked: Tracked, tracked_base: Tracked) -> bool:
-    """Return True if the view operators on the base give the view as it is."""
-    common = 0
-    while (
-        common < min(len(tracked.chain), len(tracked_base.chain))
-        and tracked.chain[common] is tracked_base.chain[common]
-    ):
-        common += 1
-    own = tracked.chain[common:]
-    moves = [step for step in own if step.in_place]
-    own_last = not moves or (
-        moves[-1] is tracked.storage.last_metadata_step and all(step.grad_enabled for step in moves)
-    )
-    if common == len(tracked_base.chain) and own_last:
-        return True
-    with torch.no_grad():
-        try:
-            regenerated = apply_chain(tuple(step for step in own if not step.in_place), base)
-        except (RuntimeError, ValueError, IndexError):
-            return False
-    return geometry_of(regenerated) == geometry_of(tensor)

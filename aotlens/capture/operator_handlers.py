@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from aotlens.capture.graph import TRACKED_ATTRIBUTE
+from aotlens.capture.as_strided import check_within_input, with_storage_offset
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.hop.subgraphs import INLINE, record_higher_order
 from aotlens.capture.mutations.custom_operators import record_custom_mutation
 from aotlens.capture.mutations.in_place import (
@@ -23,7 +24,7 @@ from aotlens.capture.mutations.in_place import (
 from aotlens.capture.mutations.storage_swaps import record_storage_swap
 from aotlens.capture.mutations.writability import is_writable_outside_inference_mode
 from aotlens.capture.operator_fixes import without_unread
-from aotlens.capture.operators import Kind, Operator, aten, describe, is_builtin, with_dtype
+from aotlens.capture.operators import HIDDEN_SPLITS, Kind, Operator, aten, describe, is_builtin, with_dtype
 from aotlens.capture.result_fixes import (
     SELECT,
     as_boolean_mask,
@@ -34,17 +35,19 @@ from aotlens.capture.rng.random_op_rules import apply_rule
 from aotlens.capture.rng.rng_state import without_generators
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.symbols.known_values import known_scalar, record_literal
-from aotlens.capture.view_ops import record_view
+from aotlens.capture.views import ViewStep, apply_view
 from aotlens.ir.program import op_name
+from aotlens.ir.symbols import is_data_dependent
 from aotlens.torch_api.fake.tensors import DATA_DEPENDENT_ERRORS, FakeTensor, fake_constant
 from aotlens.torch_api.modes import with_view_tracking
-from aotlens.torch_api.operators import composite_kernel, has_view_tracking_kernel
+from aotlens.torch_api.operators import check_at_run_time, composite_kernel, has_view_tracking_kernel
 from aotlens.torch_api.symbolic import make_shape_env
 from aotlens.unsupported import unsupported
 
 if TYPE_CHECKING:  # the recorder looks its handlers up here, so at run time the import would be a cycle
     from aotlens.capture.recorder import Recorder
 
+WITH_STRIDES = (torch.strided, torch.jagged, torch.sparse_coo)
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
@@ -134,12 +137,50 @@ def _read(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwarg
 
 
 def _view(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
-    source = args[0]
+    """Record an operator whose results are views of its first argument."""
+    source, func = args[0], HIDDEN_SPLITS.get(func, func)
     if isinstance(source, (int, float, complex)):  # autograd conjugates a factor `2j`
         with recorder:
             source = torch.scalar_tensor(source, dtype=torch.complex128)
-    args = (_as_fake(recorder, source), *args[1:])
-    return record_view(recorder, func, args, kwargs, rewritten=func in recorder.decompositions)
+    source, rest = _as_fake(recorder, source), args[1:]
+    if source.layout not in WITH_STRIDES:
+        raise unsupported("view-of-sparse", recorder.span, operator=func, layout=source.layout)
+    if func is aten.select.int and not recorder.is_subgraph:
+        _check_index(source, *rest)
+    tracked, node = recorder.tracked(source), recorder.node_to_view(source)
+    result = apply_view(func, (source, *rest), kwargs)
+    step = ViewStep.in_current_modes(func, rest, kwargs)
+    if func is aten.as_strided.default:
+        step = with_storage_offset(step, source, tracked, recorder.span)
+        check_within_input(tracked.storage, step, result, recorder.span)
+    if tracked.storage.version and step.offset is not None:
+        node = recorder.replay(tracked.storage, (*tracked.chain, step))
+    elif func in recorder.decompositions or node.val.stride() != source.stride():
+        node = recorder.emit(func, node, *rest, **kwargs)
+    else:
+        node_args = (node, *recorder.argument(rest))
+        node = recorder.add_node(func, node_args, recorder.keywords(kwargs), result)
+    _track_views(recorder, tracked, step, node, result)
+    return result
+
+
+def _track_views(recording: Recording, source: Tracked, step: ViewStep, node: Any, result: Any) -> None:
+    storage = source.storage
+    if not isinstance(result, (list, tuple)):
+        chain = (*source.chain, step)
+        setattr(result, TRACKED_ATTRIBUTE, Tracked(storage, chain, node, storage.version))
+        return
+    for index, view in enumerate(result):
+        chain = (*source.chain, replace(step, result=index))
+        view_node = recording.item(node, index)
+        setattr(view, TRACKED_ATTRIBUTE, Tracked(storage, chain, view_node, storage.version))
+
+
+def _check_index(source: Any, dim: int, index: Any) -> None:
+    """Add a run-time check of a data-dependent index, since a backend would read out of bounds."""
+    if is_data_dependent(index):
+        check_at_run_time(index < source.shape[dim])
+        check_at_run_time(index >= -source.shape[dim])
 
 
 def _detach(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:

@@ -98,29 +98,9 @@ def _same_shape(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     return emit(aten.reshape.default, new, list(source.val.shape))
 
 
-def _transpose(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(aten.transpose.int, new, *step.args)
-
-
-def _t(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(aten.t.default, new)
-
-
 def _permute(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     dims = [dim % source.val.dim() for dim in step.args[0]]
     return emit(aten.permute.default, new, [dims.index(i) for i in range(len(dims))])
-
-
-def _select(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(aten.select_scatter.default, source, new, *step.args)
-
-
-def _slice(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(aten.slice_scatter.default, source, new, *step.args)
-
-
-def _diagonal(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(aten.diagonal_scatter.default, source, new, *step.args)
 
 
 def _as_strided(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
@@ -151,14 +131,6 @@ def _split(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     return emit(aten.slice_scatter.default, source, new, dim, start, end)
 
 
-def _view_as_real(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(aten.view_as_complex.default, new)
-
-
-def _view_as_complex(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(aten.view_as_real.default, new)
-
-
 def _dtype(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     return emit(aten.view.dtype, new, source.val.dtype)
 
@@ -167,13 +139,8 @@ def _identity(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     return new
 
 
-def _conj(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    """Conjugate lazily as the source does, so that its other views remain valid."""
-    return with_lazy_bits_of(emit, source.val, emit(step.op, new))
-
-
-def _neg_view(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    """Negate lazily as the source does."""
+def _lazily(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    """Conjugate or negate lazily as the source does, so that its other views remain valid."""
     return with_lazy_bits_of(emit, source.val, emit(step.op, new))
 
 
@@ -238,6 +205,19 @@ def _scatter(emit: Emit, memory: Any, new: Any, geometry: Geometry) -> Any:
     return emit(aten.as_strided_scatter.default, memory, new, size, stride, start)
 
 
+SCATTERS: dict[Any, Any] = {
+    aten.select.int: aten.select_scatter.default,
+    aten.slice.Tensor: aten.slice_scatter.default,
+    aten.diagonal.default: aten.diagonal_scatter.default,
+}
+"""By view operator: the operator that writes the view into its source, with the same arguments."""
+OPPOSITES: dict[Any, Any] = {
+    aten.t.default: aten.t.default,
+    aten.transpose.int: aten.transpose.int,
+    aten.view_as_real.default: aten.view_as_complex.default,
+    aten.view_as_complex.default: aten.view_as_real.default,
+}
+"""By view operator: the one that leads back to its source, with the same arguments."""
 INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
     aten.view.default: _same_shape,
     aten._reshape_alias.default: _same_shape,
@@ -246,27 +226,24 @@ INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
     aten.squeeze.dim: _same_shape,
     aten.squeeze.dims: _same_shape,
     aten.view.dtype: _dtype,
-    aten.t.default: _t,
-    aten.transpose.int: _transpose,
     aten.permute.default: _permute,
-    aten.select.int: _select,
-    aten.slice.Tensor: _slice,
-    aten.diagonal.default: _diagonal,
     aten.as_strided.default: _as_strided,
     aten.expand.default: _expand,
     aten.unfold.default: _unfold,
     aten.unbind.int: _unbind,
     aten.split.Tensor: _split,
     aten.split_with_sizes.default: _split,
-    aten.view_as_real.default: _view_as_real,
-    aten.view_as_complex.default: _view_as_complex,
     aten.alias.default: _identity,
-    aten._conj.default: _conj,
-    aten._neg_view.default: _neg_view,
+    aten._conj.default: _lazily,
+    aten._neg_view.default: _lazily,
 }
-"""By view operator: the source's new value from its old one and the view's new one."""
+"""By any other view operator: the source's new value from its old one and the view's new one."""
 
 
 def inverse_write(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """Return the value of `source` after its view `step` received the value `new`."""
+    if step.op in SCATTERS:
+        return emit(SCATTERS[step.op], source, new, *step.args)
+    if step.op in OPPOSITES:
+        return emit(OPPOSITES[step.op], new, *step.args)
     return INVERSES.get(step.op, _by_strides)(emit, source, step, new)

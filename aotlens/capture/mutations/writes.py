@@ -6,16 +6,13 @@ so that every other view of the storage reads the new value.
 
 from typing import Any
 
-from aotlens.capture.as_strided import (
-    MAY_REPEAT,
-    as_strided_chain,
-    overlaps_itself,
-    reject_write_under_as_strided,
-)
+from aotlens.capture.as_strided import MAY_REPEAT, OTHER_ELEMENTS, overlaps_itself
 from aotlens.capture.graph import Recording
+from aotlens.capture.operators import aten
 from aotlens.capture.storage import Tracked
 from aotlens.capture.views import ViewStep, inverse_write, with_lazy_bits_of
 from aotlens.ir.program import Node
+from aotlens.unsupported import unsupported
 
 
 def record_write(recording: Recording, target: Any, value: Node) -> None:
@@ -26,7 +23,8 @@ def record_write(recording: Recording, target: Any, value: Node) -> None:
         recording.current_inputs.note_access(tracked, is_write=True)
     recording.use_synthetic_base(storage)
     if storage.exceeds_view and _any_gradient(recording):
-        reject_write_under_as_strided(recording.span)
+        # Eager's autograd replays that view on the base, ours on the view.
+        raise unsupported("as-strided-beyond-written-view", recording.span)
     value = with_lazy_bits_of(recording, target, value)
     new = _value_of_base(recording, tracked, target, value)
     if storage.base_tensor.requires_grad and not target.requires_grad:
@@ -53,12 +51,19 @@ def _value_of_base(recording: Recording, tracked: Tracked, target: Any, value: N
 
 
 def _written_chain(recording: Recording, tracked: Tracked, target: Any) -> tuple[ViewStep, ...]:
-    """Return the views that a write passes back through; one `as_strided` if a view repeats elements."""
+    """Return the views that a write passes back through; one `as_strided` if a view repeats elements.
+
+    Raises:
+        UnsupportedError: no strides over the storage's base can address the target's elements.
+    """
     chain = tracked.chain
     ends = [end for end in range(1, len(chain)) if chain[end - 1].op in MAY_REPEAT]
-    if any(overlaps_itself(recording.replay(tracked.storage, chain[:end]).val) for end in ends):
-        return as_strided_chain(chain, target, recording.span)
-    return chain
+    if not any(overlaps_itself(recording.replay(tracked.storage, chain[:end]).val) for end in ends):
+        return chain
+    if any(step.op in OTHER_ELEMENTS for step in chain):
+        raise unsupported("write-to-repeated-elements", recording.span)
+    geometry = (list(target.shape), list(target.stride()), target.storage_offset())
+    return (ViewStep(aten.as_strided.default, geometry, offset=geometry[2]),)
 
 
 def _any_gradient(recording: Recording) -> bool:
