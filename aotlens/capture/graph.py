@@ -349,7 +349,7 @@ class Recording:
         Autograd may regenerate the `grad_fn` of overlapping inputs afterwards, on their base.
         """
         self.use_synthetic_base(storage)
-        storage.metadata_mutations.append(mutation)
+        storage.metadata_mutations += (mutation,)
 
     def use_synthetic_base(self, storage: Storage) -> None:
         """Turn overlapping graph inputs into views of their synthetic base, as if they had always been."""

@@ -20,7 +20,7 @@ states share a `StorageState`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -39,12 +39,10 @@ from aotlens.ir.regions import Region
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from aotlens.unsupported import unsupported
 
-NO_OVERLAP: Mapping[tuple[ViewStep, ...], Node] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageState:
-    """One storage at one moment."""
+    """One storage at one moment: these fields of its `Storage`."""
 
     base: Node
     """The current value of the first tensor that was recorded on the storage."""
@@ -249,20 +247,4 @@ def _tensors_in(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _storage_state(storage: Storage) -> StorageState:
-    return StorageState(
-        base=storage.base,
-        base_tensor=storage.base_tensor,
-        inputs=storage.inputs,
-        wrapper_name=storage.wrapper_name,
-        version=storage.version,
-        writes=tuple(storage.writes),
-        metadata_mutations=tuple(storage.metadata_mutations),
-        is_enlarged=storage.is_enlarged,
-        bytes_before=storage.bytes_before,
-        bytes_after=storage.bytes_after,
-        overlapping_inputs=MappingProxyType(dict(storage.overlapping_inputs))
-        if storage.overlapping_inputs
-        else NO_OVERLAP,
-        is_inference_tensor=storage.is_inference_tensor,
-        needs_inference_mode=storage.needs_inference_mode,
-    )
+    return StorageState(**{field.name: getattr(storage, field.name) for field in fields(StorageState)})

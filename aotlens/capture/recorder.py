@@ -168,12 +168,13 @@ class Recorder(Recording, TorchDispatchMode):
         if self.floats is not None:
             func, args, kwargs = self._with_floats(self.floats, func, args, kwargs)
         operator = describe(func)
+        if operator.kind is Kind.STORAGE_SWAP:
+            func, args = set_from_tensor(self, func, args)
         if self._inside_operator:
             with below_views() if self.notes_views else nullcontext():
                 return HANDLERS[operator.kind](self, func, operator, args, kwargs)
         mark = self.checkpoints.mark(func, args, kwargs) if self.checkpoints.active else None
         self.origin = self.origins.origin_of(func, self.in_backward, mark)
-        noted = set_from_tensor(self, func, args) if operator.kind is Kind.STORAGE_SWAP else (func, args)
         self._inside_operator = True
         try:
             result = HANDLERS[operator.kind](self, func, operator, args, kwargs)
@@ -186,7 +187,7 @@ class Recorder(Recording, TorchDispatchMode):
         # Higher-order operators add their own call, with their subgraphs.
         if not self.in_backward and operator.kind is not Kind.HIGHER_ORDER:
             kwargs = with_dtype(func, kwargs, result, self.default_dtype)
-            self.add_call((*noted, kwargs, result, self.origin))
+            self.add_call((func, args, kwargs, result, self.origin))
         return result
 
     def _with_floats(self, floats: Floats, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -3,7 +3,7 @@
 Positions are plain numbers in elements: a symbolic size counts with its example value.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, prod
 from typing import Any
@@ -49,8 +49,8 @@ class Storage:
     wrapper_name: str = ""
     """The user's name of the wrapper subclass that contains it; empty for all others."""
     version: int = 0
-    writes: list[Write] = field(default_factory=list)
-    metadata_mutations: list[Write] = field(default_factory=list)
+    writes: tuple[Write, ...] = ()
+    metadata_mutations: tuple[Write, ...] = ()
     """Changes of a tensor's sizes, strides or storage."""
     initial_tensor: Any = None
     """The base tensor before its own metadata mutations; None if there were none."""
@@ -66,7 +66,7 @@ class Storage:
     """Its size after the last resize."""
     views: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
     """Nodes of views at the current version, by chain."""
-    overlapping_inputs: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
+    overlapping_inputs: Mapping[tuple[ViewStep, ...], Node] = field(default_factory=dict)
     """Overlapping graph inputs on this storage, by chain."""
     on_base: bool = False
     """Whether these have become views of the base, by a write or by a read whose gradient needs the base."""

@@ -145,9 +145,9 @@ def record_wrapper_output(recording: Recording, call: Write, result: Any) -> Non
     if operator.kind is Kind.MUTATION:
         for target in call.targets:
             if is_wrapper(target):
-                recording.tracked(target).storage.writes.append(recording.new_write())
+                recording.tracked(target).storage.writes += (recording.new_write(),)
     if operator.kind is Kind.METADATA_MUTATION and is_wrapper(source):
-        recording.tracked(source).storage.metadata_mutations.append(recording.new_write())
+        recording.tracked(source).storage.metadata_mutations += (recording.new_write(),)
     several = isinstance(result, (list, tuple))
     for index, made in enumerate(result if several else (result,)):
         if not is_wrapper(made) or hasattr(made, TRACKED_ATTRIBUTE):

@@ -59,6 +59,11 @@ CASES = (
         "take a view instead, or make the change with grad mode on",
     ),
     Case(
+        "resize-to-more-elements",
+        "`{operator}` to more elements, or of a tensor that is not contiguous",
+        "create a new tensor",
+    ),
+    Case(
         "resize-of-viewed-storage",
         "a tensor whose storage grows while another tensor is a view of it",
         "create a new tensor",

@@ -221,7 +221,8 @@ def _member(recording: Recording, base: OpenInput, alias: Any, member: tuple[Any
         argument = argument.detach()
     storage = base.storage
     assert storage is not None  # a base is a tensor
-    storage.views[chain] = storage.overlapping_inputs[chain] = node
+    storage.views[chain] = node
+    storage.overlapping_inputs = {**storage.overlapping_inputs, chain: node}
     setattr(argument, TRACKED_ATTRIBUTE, Tracked(storage, chain, node, storage.version))
     captured_input = _captured_input(recording, slot, node, argument, leaf)
     return replace(captured_input, is_leaf=value.is_leaf, has_own_edge=has_own_edge)

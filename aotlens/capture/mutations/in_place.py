@@ -3,7 +3,8 @@
 Invariant: after a write, every view of the written storage reads the new value.
 """
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,8 +33,16 @@ none."""
 def calls_per_tensor(
     recording: Recording, args: tuple[Any, ...], targets: list[Any]
 ) -> list[tuple[Any, ...]]:
-    """Return the arguments of one call per written tensor; empty if a single call is equivalent."""
-    if len(targets) < 2 or not _are_listed_twice(recording, args, targets):
+    """Return the arguments of one call per written tensor; empty if a single call is equivalent.
+
+    It is, unless a written tensor's memory also occurs at another index of a list.
+    """
+    indices = defaultdict[int, set[int]](set)
+    for arg in args:
+        for index, item in enumerate(arg if isinstance(arg, (list, tuple)) else ()):
+            if type(item) is FakeTensor:
+                indices[id(recording.tracked(item).storage)].add(index)
+    if all(len(indices[id(recording.tracked(target).storage)]) == 1 for target in targets):
         return []
     return [tuple(_item_for(arg, index, len(targets)) for arg in args) for index in range(len(targets))]
 
@@ -61,21 +70,6 @@ def _item_for(arg: Any, index: int, count: int) -> Any:
     """Return one item of a list with an item per written tensor; other arguments unchanged."""
     per_target = isinstance(arg, (list, tuple)) and len(arg) == count
     return [arg[index]] if per_target else arg
-
-
-def _are_listed_twice(recording: Recording, args: tuple[Any, ...], targets: list[Any]) -> bool:
-    """Return True if a written tensor's memory also occurs at another index of a list."""
-    indices: dict[int, set[int]] = {}
-    for index, tracked in _tracked(recording, args):
-        indices.setdefault(id(tracked.storage), set()).add(index)
-    return any(len(indices[id(recording.tracked(target).storage)]) > 1 for target in targets)
-
-
-def _tracked(recording: Recording, args: tuple[Any, ...]) -> Iterator[tuple[int, Tracked]]:
-    for arg in args:
-        for index, item in enumerate(arg if isinstance(arg, (list, tuple)) else ()):
-            if type(item) is FakeTensor:
-                yield index, recording.tracked(item)
 
 
 LEAKY_RELUS = {

@@ -108,15 +108,10 @@ def _overlaps_in_part(left: Any, right: Any) -> bool:
     dense = aten.is_non_overlapping_and_dense.default
     if not guard_or_false(dense(left)) or not guard_or_false(dense(right)):
         return False
-    (first, end), (start, stop) = _element_bytes(left), _element_bytes(right)
+    (first, end), (start, stop) = _byte_range(left), _byte_range(right)
     if guard_or_false(first == start) and guard_or_false(end == stop):
         strides = tuple(zip(left.stride(), right.stride(), strict=False))
         return left.dim() != right.dim() or any(
             guard_or_false(left_stride != right_stride) for left_stride, right_stride in strides
         )
     return guard_or_false(first < stop) and guard_or_false(start < end)
-
-
-def _element_bytes(tensor: Any) -> tuple[Any, Any]:
-    first = tensor.storage_offset() * tensor.element_size()
-    return first, first + tensor.numel() * tensor.element_size()

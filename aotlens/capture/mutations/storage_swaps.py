@@ -13,12 +13,10 @@ import torch
 from aotlens.capture.autograd.graph_walk import may_be_leaf
 from aotlens.capture.events import EventKind
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
-from aotlens.capture.mutations.in_place import Write, record_resize
-from aotlens.capture.mutations.writes import record_write
+from aotlens.capture.mutations.in_place import Write
 from aotlens.capture.operators import RESIZE_STORAGE, aten
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.views import ViewStep
-from aotlens.ir.program import Node
 from aotlens.torch_api.autograd import has_version_counter
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
@@ -55,7 +53,8 @@ def set_from_tensor(recording: Recording, func: Any, args: tuple[Any, ...]) -> t
         return func, args
     target, storage, *geometry = args
     source = _tensor_on(recording, storage)
-    geometry = geometry or _whole_storage_geometry(source, target)
+    if not geometry:  # all of the storage, in one dimension
+        geometry = [0, [storage.nbytes() // target.element_size()], [1]]
     return aten.set_.source_Tensor_storage_offset, (target, source, *geometry)
 
 
@@ -121,34 +120,14 @@ def _after_set(recording: Recording, call: Write) -> Tracked:
         node = recording.emit(aten.empty.memory_format, [0], dtype=target.dtype, device=target.device)
         return Tracked(Storage(node, node.val), (), node, 0)
     source, *geometry = rest
-    if isinstance(source, torch.UntypedStorage):
-        source = _tensor_on(recording, source)
-        geometry = geometry or _whole_storage_geometry(source, target)
-        source_tracked = Tracked(
-            recording.tracked(source).storage, (), recording.tracked(source).storage.base, -1
-        )
-    else:
-        recording.node_of(source)
-        source_tracked = recording.tracked(source)
+    node, tracked = recording.node_of(source), recording.tracked(source)
     if not geometry:
-        return Tracked(
-            source_tracked.storage, source_tracked.chain, source_tracked.node, source_tracked.version
-        )
+        return Tracked(tracked.storage, tracked.chain, node, tracked.version)
     offset, size, *stride = geometry
     strides = list(stride[0]) if stride and stride[0] else _contiguous_strides(size)
     step = ViewStep(aten.as_strided.default, (list(size), strides, offset))
-    chain = (*source_tracked.chain, step)
-    return Tracked(
-        source_tracked.storage,
-        chain,
-        recording.replay(source_tracked.storage, chain),
-        source_tracked.storage.version,
-    )
-
-
-def _whole_storage_geometry(source: Any, target: Any) -> list[Any]:
-    """Return the geometry of `set_` to a storage alone: all of it in one dimension."""
-    return [0, [source.untyped_storage().nbytes() // target.element_size()], [1]]
+    chain = (*tracked.chain, step)
+    return Tracked(tracked.storage, chain, recording.replay(tracked.storage, chain), tracked.storage.version)
 
 
 def _contiguous_strides(size: Any) -> list[Any]:
@@ -175,38 +154,10 @@ def _resized(recording: Recording, call: Write) -> Tracked | None:
     if list(target.shape) == size:
         return None
     tracked, node = recording.tracked(target), recording.node_of(target)
+    if prod(size) > target.numel() or not node.val.is_contiguous():
+        raise unsupported("resize-to-more-elements", recording.span, operator=call.name)
     recording.note_metadata_mutation(tracked.storage, recording.new_write())
-    old, new = target.numel(), prod(size)
     recording.preserve_values(target)
-    node = recording.node_of(target)
     call.func(*call.args, **call.kwargs)
-    fits = (
-        new <= old if node.val.is_contiguous() else not tracked.chain and _spanned_elements(node.val) >= new
-    )
-    if fits:
-        chain = (*tracked.chain, ViewStep(aten.as_strided.default, (size, _contiguous_strides(size))))
-        return Tracked(
-            tracked.storage, chain, recording.replay(tracked.storage, chain), tracked.storage.version
-        )
-    made = _enlarged(recording, target, node, (old, new, size))
-    if tracked.storage.inputs:
-        record_resize(recording, target)
-        record_write(recording, target, made)
-        return recording.tracked(target)
-    return Tracked(Storage(made, target), (), made, 0)
-
-
-def _spanned_elements(tensor: Any) -> Any:
-    """Return how many storage elements a tensor spans if it starts at the storage's start; otherwise 0."""
-    steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return 0 if tensor.storage_offset() or not tensor.numel() else 1 + sum(steps)
-
-
-def _enlarged(recording: Recording, target: Any, node: Node, sizes: tuple[Any, Any, list[Any]]) -> Node:
-    """Return an intermediate enlarged: the old elements come first, the rest is uninitialised."""
-    old, new, size = sizes
-    made = recording.emit(aten.empty.memory_format, [new], dtype=target.dtype, device=target.device)
-    if old and node.val.is_contiguous():
-        flat = recording.emit(aten.view.default, node, [old])
-        made = recording.emit(aten.slice_scatter.default, made, flat, 0, 0, min(old, new))
-    return recording.emit(aten.view.default, made, size)
+    chain = (*tracked.chain, ViewStep(aten.as_strided.default, (size, _contiguous_strides(size))))
+    return Tracked(tracked.storage, chain, recording.replay(tracked.storage, chain), tracked.storage.version)

@@ -33,7 +33,7 @@ def record_write(recording: Recording, target: Any, value: Node) -> None:
     storage.version += 1
     storage.last_metadata_step = None
     storage.views = {tracked.chain: value} if tracked.chain else {}
-    storage.writes.append(recording.new_write(tracked.chain))
+    storage.writes += (recording.new_write(tracked.chain),)
     tracked.node, tracked.version = value, storage.version
     if getattr(target, "constant", None) is not None:
         recording.fake_mode.fake_tensor_converter.invalidate_constant_aliases(target.constant)
