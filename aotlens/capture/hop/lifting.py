@@ -111,12 +111,12 @@ class Observed:
 def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], returns_one: bool) -> Observed:
     """Run the function once on fake tensors without recording it."""
     fakes = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
-    read_mode = _ReadMode(fakes)
-    with read_mode, patched(CUSTOM_FUNCTIONS, read_mode.call), _ResultMode(read_mode):
+    trial = _Trial(fakes)
+    with trial:
         result = function(*fakes)
-    read_mode.note_reads(result)
-    read_mode.restore_versions()
-    return Observed(function, read_mode.free_tensors, pytree.tree_structure(result), returns_one)
+    trial.note_reads(result)
+    trial.restore_versions()
+    return Observed(function, trial.free_tensors, pytree.tree_structure(result), returns_one)
 
 
 class Lifted:
@@ -176,8 +176,10 @@ class _ReplacingMode(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-class _ReadMode(TorchFunctionMode):
+class _Trial(TorchDispatchMode):
     """Collects every traced tensor that operators read and that none of them returned."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, inputs: Sequence[Any]) -> None:
         super().__init__()
@@ -187,24 +189,16 @@ class _ReadMode(TorchFunctionMode):
         for value in inputs:
             self._note_version(value)
 
-    def __torch_function__(
+    def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return self.call(func, args, kwargs or {})
-
-    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call an operator, or a custom `autograd.Function`."""
         self.note_reads((args, kwargs))
-        result = func(*args, **kwargs)
-        self.note_results(result)
+        result = func(*args, **(kwargs or {}))
+        self._own |= {id(leaf): leaf for leaf in pytree.tree_leaves(result)}
         return result
 
-    def note_results(self, result: Any) -> None:
-        """Note the results of an operator."""
-        self._own |= {id(leaf): leaf for leaf in pytree.tree_leaves(result)}
-
     def note_reads(self, values: Any) -> None:
-        """Note what an operator read, or what the function returned."""
+        """Note what an operator reads, or what the function returned."""
         for leaf in pytree.tree_leaves(values):
             if type(leaf) in TRACED and id(leaf) not in self._own:
                 self.free_tensors[id(leaf)] = leaf
@@ -218,20 +212,3 @@ class _ReadMode(TorchFunctionMode):
         """Restore the version counters that the trial run advanced; fakes share them with the operands."""
         counted = list(self._versions.values())
         set_version([value for value, _ in counted], [version for _, version in counted])
-
-
-class _ResultMode(TorchDispatchMode):
-    """Notes tensors that no torch function returns: those that `torch.func` unwraps at its end."""
-
-    supports_higher_order_operators = True
-
-    def __init__(self, read_mode: _ReadMode) -> None:
-        super().__init__()
-        self._read_mode = read_mode
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self._read_mode.note_results(result)
-        return result
