@@ -3,8 +3,9 @@
 import os
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import CodeType
 
 import torch
 
@@ -20,31 +21,25 @@ from aotlens.torch_api.fake.tensors import DATA_DEPENDENT_ERRORS, UnsupportedOpe
 from aotlens.torch_api.modes import without_modes
 from aotlens.unsupported import unsupported
 
-SYMBOL_ERRORS: tuple[tuple[type[Exception], str, str], ...] = (
-    (IndexError, "(got SymInt)", "data-dependent-index"),
-    (TypeError, "but got FakeTensor", "tensor-as-size"),
-    (AttributeError, "'SymInt' object has no attribute 'unsqueeze'", "scan-over-symbolic-size"),
-    (TypeError, "unhashable type: non-nested SymInt", "symbolic-size-as-key"),
-)
-"""Python's errors for symbolic numbers where plain ones are needed: type, phrase, our case."""
-
-
 NESTED = "aten._nested_"
 
-
-TORCH_ERRORS: tuple[tuple[tuple[str, ...], str], ...] = (
-    ((" on tensor with symbolic sizes",), "operator-needs-static-sizes"),
-    ((NESTED, "NestedTensorImpl"), "strided-nested-tensor"),
-    (("is not tracked with proxy",), "outer-number-in-subgraph"),
-    (("Expected IntList but got GenericList",), "vmap-needs-static-sizes"),
-    (("tried to directly modify sizes for customized tensor",), "in-place-resize"),
-    (("data is not allocated yet", "Not available for 'meta' device type"), "reads-values"),
-    ((".numpy() is not supported",), "numpy-values"),
-    (("new_fn INTERNAL ASSERT FAILED",), "view-before-detach-and-write"),
-    (("NYI SymInt equality",), "symbolic-exponent"),
-    (("Can't detach views in-place",), "detach-of-view"),
+TORCH_ERRORS: tuple[tuple[type[Exception], tuple[str, ...], str], ...] = (
+    (IndexError, ("(got SymInt)",), "data-dependent-index"),
+    (TypeError, ("but got FakeTensor",), "tensor-as-size"),
+    (AttributeError, ("'SymInt' object has no attribute 'unsqueeze'",), "scan-over-symbolic-size"),
+    (TypeError, ("unhashable type: non-nested SymInt",), "symbolic-size-as-key"),
+    (RuntimeError, (" on tensor with symbolic sizes",), "operator-needs-static-sizes"),
+    (RuntimeError, (NESTED, "NestedTensorImpl"), "strided-nested-tensor"),
+    (RuntimeError, ("is not tracked with proxy",), "outer-number-in-subgraph"),
+    (RuntimeError, ("Expected IntList but got GenericList",), "vmap-needs-static-sizes"),
+    (RuntimeError, ("tried to directly modify sizes for customized tensor",), "in-place-resize"),
+    (RuntimeError, ("data is not allocated yet", "Not available for 'meta' device type"), "reads-values"),
+    (RuntimeError, (".numpy() is not supported",), "numpy-values"),
+    (RuntimeError, ("new_fn INTERNAL ASSERT FAILED",), "view-before-detach-and-write"),
+    (RuntimeError, ("NYI SymInt equality",), "symbolic-exponent"),
+    (RuntimeError, ("Can't detach views in-place",), "detach-of-view"),
 )
-"""Phrases of torch's RuntimeErrors, each with our case."""
+"""Errors of torch's and of Python's about fake tensors and symbolic numbers: type, phrases, our case."""
 
 
 @contextmanager
@@ -90,14 +85,11 @@ def _as_user_error(error: Exception, span: Span | None) -> AotlensError | None:
     higher_order = re.search(r"HigherOrderOperator[^\w]*(\w+)|HOP[^\w]*(\w+)", text)
     if isinstance(error, NotImplementedError) and higher_order is not None:
         return unsupported("higher-order-operator", span, operator=higher_order[1] or higher_order[2])
-    for raised, phrase, case in SYMBOL_ERRORS:
-        if isinstance(error, raised) and phrase in text:
+    for raised, phrases, case in TORCH_ERRORS:
+        if isinstance(error, raised) and any(phrase in text for phrase in phrases):
             return unsupported(case, span)
     if not isinstance(error, RuntimeError):
         return None
-    for phrases, case in TORCH_ERRORS:
-        if any(phrase in text for phrase in phrases):
-            return unsupported(case, span)
     if "a leaf Variable that requires grad" in text and _within_higher_order(error):
         return unsupported("operand-written", span)
     if "modified by an inplace operation" in text or "has been detached in-place" in text:
@@ -112,24 +104,23 @@ def _within_higher_order(error: Exception) -> bool:
     return any(isinstance(frame.f_locals.get("self"), Lifted) for frame in frames)
 
 
+def raising_span(error: Exception) -> Span | None:
+    """Return the user's expression that raised the error."""
+    return _innermost_span(error, is_user_code)
+
+
 def _layer_span(error: Exception) -> Span | None:
     """Return the line in torch's own layer, if it is compiled directly and no user code runs."""
-    span = None
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_filename.startswith(LAYERS):
-            span = span_of(frame.f_code, frame.f_lasti)
+    return _innermost_span(error, lambda code: code.co_filename.startswith(LAYERS))
+
+
+def _innermost_span(error: Exception, is_wanted: Callable[[CodeType], bool]) -> Span | None:
+    span, step = None, error.__traceback__
+    while step is not None:
+        if is_wanted(step.tb_frame.f_code):
+            span = span_of(step.tb_frame.f_code, step.tb_lasti) or span
+        step = step.tb_next
     return span
 
 
 LAYERS = os.path.dirname(torch.nn.modules.__file__) + os.sep
-
-
-def raising_span(error: Exception) -> Span | None:
-    """Return the user's expression that raised the error."""
-    span = None
-    step = error.__traceback__
-    while step is not None:
-        if is_user_code(step.tb_frame.f_code):
-            span = span_of(step.tb_frame.f_code, step.tb_lasti) or span
-        step = step.tb_next
-    return span

@@ -21,7 +21,6 @@ from aotlens.torch_api.objects import (
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
-REGISTER = "register a class for tracing with `torch._library.register_fake_class`"
 OBJECTS = (FakeScriptObject, ScriptObject)
 SCRIPTED = "__torch__."
 """Begins the name of a class that `torch.jit.script` made; `torchbind_class_name` removes it from others."""
@@ -36,22 +35,15 @@ class FakeObjects:
 
     def argument(self, base: str, real: Any) -> tuple[Node, Any]:
         """Return the graph input for the caller's object, and the function's argument for it."""
-        fake = self._make_fake(real)
-        node = Node(self._recording.name(base), None, (), {}, fake, Origin(NO_ORIGIN, ""))
-        self._recording.objects[id(fake)] = node
-        return node, fake
+        return self._make_fake(base, real, Origin(NO_ORIGIN, ""))
 
     def fake_of(self, value: Any) -> Any:
         """Return the fake of an object; other values unchanged."""
         if not isinstance(value, ScriptObject):
             return value
         if id(value) not in self._known:
-            fake = self._make_fake(value)
-            node = Node(
-                self._recording.name("object"), None, (), {}, fake, self._recording.origin, constant=value
-            )
+            node, _ = self._make_fake("object", value, self._recording.origin, constant=value)
             self._recording.nodes.insert(0, node)
-            self._recording.objects[id(fake)] = node
         return self._known[id(value)][0]
 
     def with_fakes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -73,11 +65,13 @@ class FakeObjects:
             raise unsupported("torchbind-number", self._recording.span)
         return result
 
-    def _make_fake(self, real: Any) -> Any:
-        """Return an instance of the registered fake class; the object itself if its operators accept it."""
+    def _make_fake(self, base: str, real: Any, origin: Origin, constant: Any = None) -> tuple[Node, Any]:
+        """Return the node and the fake: of the registered class, or the object if its operators accept it."""
         fake = to_fake_object(self._recording.fake_mode, real)
         self._known[id(real)] = (fake, real)
-        return fake
+        node = Node(self._recording.name(base), None, (), {}, fake, origin, constant=constant)
+        self._recording.objects[id(fake)] = node
+        return node, fake
 
     def call(self, owner: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record a method call on a free object."""

@@ -29,12 +29,11 @@ class CheckpointFrame:
         self._region = region
         self._arguments: list[tuple[Any, int]] = []
         self._inner_arguments: list[tuple[Any, int, Origin]] = []
-        self._read_storages: dict[int, Storage] = {}
-        """Storages that the function reads and that exist outside the region, by node identity."""
-        self._counts_before: dict[int, tuple[int, int]] = {}
-        """How many writes and metadata mutations each of them had when the function returned."""
+        self._reads: dict[int, tuple[Storage, int, int]] = {}
+        """Storages from outside the region that it reads, by node identity, each with the number of its
+        writes and of its metadata mutations at the read."""
         self._changed: tuple[int, dict[int, Origin]] = -1, {}
-        """`call_count` at the last check, and the later writes to `_read_storages` that it found."""
+        """`call_count` at the last check, and the later writes to `_reads` that it found."""
 
     def save_arguments(self, arguments: Sequence[Any]) -> None:
         """Remember the tensor arguments with their versions: eager saves them, so later writes are errors."""
@@ -53,14 +52,9 @@ class CheckpointFrame:
         for tensor in (tensor for arg in args for tensor in tensors_of(arg)):
             tracked = getattr(tensor, TRACKED_ATTRIBUTE, None)
             if tracked is not None and not self._is_inside(tracked.storage.base):
-                self._read_storages[id(self._recording.node_of(tensor))] = tracked.storage
-
-    def finish(self) -> None:
-        """Record how many changes each storage had when the function returned."""
-        self._counts_before = {
-            id(storage): (len(storage.writes), len(storage.metadata_mutations))
-            for storage in self._read_storages.values()
-        }
+                storage = tracked.storage
+                counts = len(storage.writes), len(storage.metadata_mutations)
+                self._reads[id(self._recording.node_of(tensor))] = storage, *counts
 
     def check(self, node: Node) -> None:
         """Check that the backward may recompute a value of this region.
@@ -81,7 +75,7 @@ class CheckpointFrame:
             if tensor._version != version:
                 raise unsupported("write-in-nested-checkpoint", origin.location.innermost)
         if self._changed[0] != self._recording.call_count:
-            writes = ((node_id, self._write(storage)) for node_id, storage in self._read_storages.items())
+            writes = ((node_id, _later_write(*read)) for node_id, read in self._reads.items())
             self._changed = (
                 self._recording.call_count,
                 {node_id: write for node_id, write in writes if write is not None},
@@ -90,13 +84,6 @@ class CheckpointFrame:
         written = self._first_write_upstream(node, changed) if changed else None
         if written is not None:
             raise unsupported("write-after-checkpoint", written.location.innermost)
-
-    def _write(self, storage: Storage) -> Origin | None:
-        """Return a later write, or a later assignment to `.data`; those by checkpointed functions are not
-        repeated, so they do not count."""
-        writes, mutations = self._counts_before.get(id(storage), (0, 0))
-        later = (*storage.writes[writes:], *storage.metadata_mutations[mutations:])
-        return next((write.origin for write in later if write.origin.checkpoint is None), None)
 
     def _first_write_upstream(self, node: Node, changed: dict[int, Origin]) -> Origin | None:
         """Return the write to the first changed node that the value is computed from."""
@@ -113,6 +100,13 @@ class CheckpointFrame:
     def _is_inside(self, node: Node) -> bool:
         mark = node.origin.checkpoint
         return mark is not None and mark.region == self._region
+
+
+def _later_write(storage: Storage, writes: int, mutations: int) -> Origin | None:
+    """Return a later write, or a later assignment to `.data`; those by checkpointed functions are not
+    repeated, so they do not count."""
+    later = (*storage.writes[writes:], *storage.metadata_mutations[mutations:])
+    return next((write.origin for write in later if write.origin.checkpoint is None), None)
 
 
 _MARKS_BY_NAME = {
@@ -157,7 +151,6 @@ class Checkpoints:
                 yield
         finally:
             self._frame = None
-            frame.finish()
             self._count += 1
 
     @property

@@ -63,14 +63,10 @@ class Symbols:
         """Return the data-dependent symbols in these values, sorted."""
         return sorted(_free_symbols(values) & self.read_from_data, key=str)
 
-    def of_symbol(self, symbol: Any) -> Node:
-        """Return the node of one symbol."""
-        return self._symbol(symbol)
-
     def of_expression(self, expression: Any, value: Any) -> Node:
         """Return the node that computes an expression over symbols."""
         symbols = tuple(sorted(expression.free_symbols, key=str))
-        arguments = tuple(self._symbol(symbol) for symbol in symbols)
+        arguments = tuple(self.of_symbol(symbol) for symbol in symbols)
         return self._add_node(SymbolicExpression(expression, symbols), arguments, {}, value)
 
     def _source(self, value: Any, op: Any, *args: Any) -> None:
@@ -94,23 +90,24 @@ class Symbols:
         known = self._by_expression.get(expression)
         if known is not None:
             return known
-        if expression in self._sources:
-            node = self._sources[expression]()
-        else:
-            node = self.of_expression(expression, number)
+        make = self._sources.get(expression)
+        node = make() if make is not None else self.of_expression(expression, number)
         self._by_expression[expression] = node
         return node
 
-    def _symbol(self, symbol: Any) -> Node:
+    def of_symbol(self, symbol: Any) -> Node:
+        """Return the node of one symbol."""
         known = self._by_expression.get(symbol)
-        if known is None:
-            if symbol not in self._sources and self.lift_symbol is not None:
-                self._by_expression[symbol] = known = self.lift_symbol(symbol)
-                return known
-            if symbol not in self._sources:
-                raise unsupported("unknown-size", self._where(), symbol=symbol)
-            known = self._by_expression[symbol] = self._sources[symbol]()
-        return known
+        if known is not None:
+            return known
+        if symbol in self._sources:
+            node = self._sources[symbol]()
+        elif self.lift_symbol is not None:
+            node = self.lift_symbol(symbol)
+        else:
+            raise unsupported("unknown-size", self._where(), symbol=symbol)
+        self._by_expression[symbol] = node
+        return node
 
 
 def _free_symbols(values: Iterable[Any]) -> set[Any]:
