@@ -34,7 +34,9 @@ class SavedValues:
         """Nodes for the old values of saved tensors that have changed since, by identity."""
 
     def pack(self, tensor: Any) -> Packed:
-        known = isinstance(tensor, torch.Tensor) and not is_wrapper(tensor)
+        """Return the tensor and its node; tensors of torch's own trial runs of a subgraph have none."""
+        is_tried = type(tensor) is FakeTensor and not hasattr(tensor, TRACKED_ATTRIBUTE)
+        known = isinstance(tensor, torch.Tensor) and not is_tried and not is_wrapper(tensor)
         return tensor, self.recording.node_of(tensor) if known else None, self.recording.current_frames()
 
     def unpack(self, packed: Packed) -> Any:
@@ -60,21 +62,12 @@ class SavedValues:
 
         `check` is called with a value's node before it is read.
         """
-        with torch.autograd.graph.saved_tensors_hooks(
-            self._pack_recomputed, partial(self._unpack_recomputed, check)
-        ):
+        with torch.autograd.graph.saved_tensors_hooks(self.pack, partial(self._unpack_recomputed, check)):
             yield
 
-    def _pack_recomputed(self, tensor: Any) -> tuple[Any, Node | None]:
-        """Return what autograd saves, which it detaches for its hooks, and the current node.
-
-        Tensors of torch's own trial runs of a subgraph have no node.
-        """
-        is_tried = type(tensor) is FakeTensor and not hasattr(tensor, TRACKED_ATTRIBUTE)
-        return tensor, None if is_tried or is_wrapper(tensor) else self.recording.node_of(tensor)
-
-    def _unpack_recomputed(self, check: Callable[[Node], None], packed: tuple[Any, Node | None]) -> Any:
-        tensor, node = packed
+    def _unpack_recomputed(self, check: Callable[[Node], None], packed: Packed) -> Any:
+        """Return what autograd saved, which it detaches for its hooks, for a check of its node."""
+        tensor, node, _ = packed
         if node is not None:
             check(node)
         if node is not None and self.recording.node_of(tensor) is not node:

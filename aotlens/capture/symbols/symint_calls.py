@@ -64,36 +64,20 @@ DTYPES: dict[type, Any] = {
 """The dtype of a Python number; floats use the default dtype."""
 
 
+TENSOR_FACTORIES = frozenset({torch.tensor, torch.as_tensor, torch.Tensor.new_tensor})
+
+
 def tensor_from_symbols(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the result of a function in `TENSOR_FACTORIES`; NotImplemented without symbols."""
-    data, *options = TENSOR_FACTORIES[func](*args, **kwargs)
-    numbers = list(_numbers(data))
+    like, args = (args[0], args[1:]) if func is torch.Tensor.new_tensor else (None, args)
+    options = {**dict(zip(("data", "dtype", "device"), args, strict=False)), **kwargs}
+    numbers = list(_numbers(options["data"]))
     if not any(map(is_symbol, numbers)) or not all(_number_type(number) in DTYPES for number in numbers):
         return NotImplemented
-    dtype, device, requires_grad = options
-    dtype = dtype or _common_dtype(numbers)
-    made = _stacked(data, lambda number: torch.scalar_tensor(number, dtype=dtype, device=device))
-    return made.requires_grad_() if requires_grad else made
-
-
-def _tensor_arguments(
-    data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
-) -> tuple[Any, ...]:
-    return data, dtype, device, requires_grad
-
-
-def _new_tensor_arguments(
-    like: Any, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
-) -> tuple[Any, ...]:
-    return data, dtype or like.dtype, device or like.device, requires_grad
-
-
-TENSOR_FACTORIES: dict[Any, Callable[..., tuple[Any, ...]]] = {
-    torch.tensor: _tensor_arguments,
-    torch.as_tensor: _tensor_arguments,
-    torch.Tensor.new_tensor: _new_tensor_arguments,
-}
-"""For each function: returns data, dtype, device and `requires_grad` from its arguments."""
+    dtype = options.get("dtype") or (_common_dtype(numbers) if like is None else like.dtype)
+    device = options.get("device") or (None if like is None else like.device)
+    made = _stacked(options["data"], lambda number: torch.scalar_tensor(number, dtype=dtype, device=device))
+    return made.requires_grad_() if options.get("requires_grad") else made
 
 
 def _numbers(data: Any) -> Iterator[Any]:
