@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from types import CodeType
 
 from aotlens.capture.free_variables.state import Binding
+from aotlens.capture.free_variables.user_names import mentions
 from aotlens.capture.records import Captured
-from aotlens.ir.bytecode import instructions_of, span_of_instruction
+from aotlens.ir.bytecode import span_of_instruction
 from aotlens.ir.slots import UserInput
 from aotlens.model import report as rows
 from aotlens.model.spans import text_of
@@ -82,22 +83,13 @@ def _reads(
     """Return the first expression that reads each name; that of an argument is in the function at `own`."""
     wanted = {(op, kind[1]): kind for kind in values for op in READS[kind[0]]}
     first_reads: dict[Kind, rows.Span] = {}
-    for code in codes:
-        is_own = (code.co_filename, code.co_firstlineno) == own
-        for function_code in (code, *_inner(code)):
-            for instruction in instructions_of(function_code):
-                kind = wanted.get((instruction.opname, instruction.argval))
-                if kind is None or kind in first_reads or (kind[0] == "the argument" and not is_own):
-                    continue
-                span = span_of_instruction(function_code, instruction)
-                if span is not None:
-                    first_reads[kind] = span
+    for outer in codes:
+        is_own = (outer.co_filename, outer.co_firstlineno) == own
+        for code, instruction in mentions((outer,), {name for _, name in values}):
+            kind = wanted.get((instruction.opname, instruction.argval))
+            if kind is None or kind in first_reads or (kind[0] == "the argument" and not is_own):
+                continue
+            span = span_of_instruction(code, instruction)
+            if span is not None:
+                first_reads[kind] = span
     return first_reads
-
-
-def _inner(code: CodeType) -> Iterator[CodeType]:
-    """Yield the functions inside of one."""
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant
-            yield from _inner(constant)

@@ -10,7 +10,6 @@ from torch.nn.parameter import is_lazy
 
 from aotlens.capture.free_variables.captured_tensors import (
     bound_to_fakes,
-    captured_tensor_slots,
     captured_tensors,
 )
 from aotlens.capture.free_variables.changes import without_new_cache_entries
@@ -28,7 +27,8 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedTensor, FlatCall, OpenInput, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.symbols.int_inputs import can_be_symbol
-from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
+from aotlens.ir.origin import NO_ORIGIN
+from aotlens.ir.slots import Buffer, FlatInput, FreeTensor, Parameter, SymIntInput, UserInput
 from aotlens.model.report import Span
 from aotlens.options import SideEffects
 from aotlens.torch_api.dynamo.state import is_static_address
@@ -79,8 +79,11 @@ def capture_direct(
 
     slots = (
         *owned_slots(owned),
-        *_argument_slots(paths, signature, len(owned), settings),
-        *captured_tensor_slots(free_tensors, len(values)),
+        *(
+            _slot(argument_name(path, signature), index, value, settings)
+            for index, (path, value) in enumerate(paths, len(owned))
+        ),
+        *(FreeTensor(tensor.name, index) for index, tensor in enumerate(free_tensors, len(values))),
     )
     every = [*values, *(free_tensor.tensor for free_tensor in free_tensors)]
     captured, builder = capture_run(subject, FlatCall(every, slots, spec, run, free_tensors), settings)
@@ -114,15 +117,6 @@ def _argument_contents(trees: tuple[Any, Any], signature: inspect.Signature | No
             yield Contents((name,), container, shallow_copy(container), expression=expression)
 
 
-def _argument_slots(
-    paths: list[Any], signature: inspect.Signature | None, first: int, settings: Settings
-) -> list[FlatInput]:
-    return [
-        _slot(argument_name(path, signature), first + index, value, settings)
-        for index, (path, value) in enumerate(paths)
-    ]
-
-
 def _free_tensors(
     reachable: ReachableState, values: list[Any], effects: SideEffects
 ) -> tuple[CapturedTensor, ...]:
@@ -150,19 +144,17 @@ def owned_slots(owned: dict[str, Any]) -> list[FlatInput]:
 
 def describe_subject(function: Any, name: str | None) -> Subject:
     """Return the function's names and the source location of its `def`."""
-    code_owner = function.forward if isinstance(function, torch.nn.Module) else function
-    owner = type(function) if isinstance(function, torch.nn.Module) else function
+    is_module = isinstance(function, torch.nn.Module)
+    owner = type(function) if is_module else function
     qualname = getattr(owner, "__qualname__", type(function).__qualname__)
-    code = getattr(inspect.unwrap(code_owner), "__code__", None)
-    span = None
+    code = getattr(inspect.unwrap(function.forward if is_module else function), "__code__", None)
+    span, called_at = None, NO_ORIGIN
     if code is not None and is_torch_file(code.co_filename):
-        frames = calling_frames()
-        return Subject(
-            function, name or qualname.rsplit(".", 1)[-1], qualname, "direct", frames.innermost, frames
-        )
-    if code is not None:
+        called_at = calling_frames()
+        span = called_at.innermost
+    elif code is not None:
         span = Span(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 0)
-    return Subject(function, name or qualname.rsplit(".", 1)[-1], qualname, "direct", span)
+    return Subject(function, name or qualname.rsplit(".", 1)[-1], qualname, "direct", span, called_at)
 
 
 def _signature(function: Any) -> inspect.Signature | None:

@@ -25,7 +25,6 @@ from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedTensor, OpenInput
 from aotlens.ir.program import nodes_in
-from aotlens.ir.slots import FlatInput, FreeTensor
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
@@ -107,10 +106,6 @@ def bound_to_fakes(
                     bind(store, key, free_tensor.tensor)
 
 
-def captured_tensor_slots(free_tensors: Sequence[CapturedTensor], first: int) -> list[FlatInput]:
-    return [FreeTensor(free_tensor.name, first + index) for index, free_tensor in enumerate(free_tensors)]
-
-
 def used_inputs(
     recorder: Recorder,
     inputs: tuple[OpenInput, ...],
@@ -128,10 +123,13 @@ def used_inputs(
         return inputs
     first = len(inputs) - len(free_tensors)
     leaves = pytree.tree_leaves((output.result, [value for _, value in output.leaves]))
-    results = [leaf for leaf in leaves if _is_tracked(leaf)]
-    used = {id(node) for node in _read_nodes(recorder)}
+    results = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and hasattr(leaf, TRACKED_ATTRIBUTE)]
+    changed = [
+        item.argument for item in inputs if item.is_tensor and grad_fn_of(item.argument) is not item.grad_fn
+    ]
+    used = {id(read) for node in recorder.nodes for read in nodes_in((node.args, node.kwargs))}
     used |= {id(recorder.tracked(leaf).storage) for leaf in results}
-    used |= _leaves_with_gradient([*results, *_changed_inputs(inputs)], inputs[first:], used)
+    used |= _leaves_with_gradient([*results, *changed], inputs[first:], used)
     read_otherwise = {id(tensor) for _, tensor in recorder.real_tensors.inputs}
     graph_inputs = list(inputs[:first])
     for free_tensor, captured_input in zip(free_tensors, inputs[first:], strict=True):
@@ -151,10 +149,6 @@ def used_inputs(
         slot = replace(captured_input.slot, index=len(graph_inputs))
         graph_inputs.append(replace(captured_input, slot=slot, free_tensor=free_tensor.tensor))
     return tuple(graph_inputs)
-
-
-def _is_tracked(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and hasattr(leaf, TRACKED_ATTRIBUTE)
 
 
 def _is_used(recorder: Recorder, captured_input: OpenInput, used: set[int]) -> bool:
@@ -190,21 +184,6 @@ def _reject_other_reads(
     for _, tensor in recorder.real_tensors.pairs():
         if id(tensor) in rebound and id(tensor) not in captured:
             raise read_of_rebound(rebound[id(tensor)])
-
-
-def _read_nodes(recorder: Recorder) -> Iterator[Any]:
-    for node in recorder.nodes:
-        yield from nodes_in((node.args, node.kwargs))
-
-
-def _changed_inputs(inputs: Sequence[OpenInput]) -> Iterator[Any]:
-    """Yield the inputs whose grad_fn has changed."""
-    for captured_input in inputs:
-        if (
-            isinstance(captured_input.argument, torch.Tensor)
-            and grad_fn_of(captured_input.argument) is not captured_input.grad_fn
-        ):
-            yield captured_input.argument
 
 
 def _leaves_with_gradient(

@@ -52,10 +52,8 @@ def function_of(member: Any) -> Any:
 
 def names_of(code: CodeType | None) -> frozenset[str]:
     """Return the names that code reads or writes, including nested functions."""
-    if code is None:
-        return frozenset()
-    inner = (names_of(const) for const in code.co_consts if isinstance(const, CodeType))
-    return frozenset(code.co_names).union(*inner)
+    codes = inner_codes(code) if code is not None else ()
+    return frozenset(name for inner in codes for name in inner.co_names)
 
 
 def package_names_of(kind: type) -> frozenset[str]:

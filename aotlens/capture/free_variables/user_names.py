@@ -6,13 +6,13 @@ dynamically (`getattr(self, name)`, `vars(self)`) may read every attribute and g
 
 import dis
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import CodeType, MethodType
 from typing import Any
 
 import torch
 
-from aotlens.capture.free_variables.members import STORES, inner_codes
+from aotlens.capture.free_variables.members import STORES, inner_codes, names_of
 from aotlens.ir.bytecode import instructions_of, span_of_instruction
 from aotlens.model.report import Span
 from aotlens.model.spans import text_of
@@ -24,45 +24,33 @@ LOOKUPS = frozenset(
 ITEM_STORES = frozenset({"STORE_SUBSCR", "STORE_SLICE", "DELETE_SUBSCR"})
 
 
+def mentions(codes: Iterable[CodeType], names: Collection[Any]) -> Iterator[tuple[CodeType, dis.Instruction]]:
+    """Yield the instructions of each code, and of the functions in it, that mentions one of the names."""
+    for code in (inner for outer in codes for inner in inner_codes(outer)):
+        texts = (const for const in code.co_consts if isinstance(const, str))
+        mentioned = {*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars, *texts}
+        if not mentioned.isdisjoint(names):
+            yield from ((code, instruction) for instruction in instructions_of(code))
+
+
 def unread_names(codes: Sequence[CodeType], names: frozenset[Any]) -> frozenset[Any]:
     """Return those of the names that the code binds and never reads."""
-    every = [inner for code in codes for inner in inner_codes(code)]
-    if any(not LOOKUPS.isdisjoint(code.co_names) for code in every):
+    if not LOOKUPS.isdisjoint(name for code in codes for name in names_of(code)):
         return frozenset()
-    binding = (code for code in every if not STORES.isdisjoint(code.co_code[::2]))
-    bound = names.intersection(
-        instruction.argval
-        for code in binding
-        if not names.isdisjoint(_mentioned(code))
-        for instruction in instructions_of(code)
-        if instruction.opcode in STORES
-    )
-    return bound.difference(
-        instruction.argval
-        for code in every
-        if not bound.isdisjoint(_mentioned(code))
-        for instruction in instructions_of(code)
-        if instruction.opname.startswith("LOAD")
-    )
-
-
-def _mentioned(code: CodeType) -> Iterator[Any]:
-    texts = (const for const in code.co_consts if isinstance(const, str))
-    for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, texts):
-        yield from names
+    instructions = [instruction for _, instruction in mentions(codes, names)]
+    bound = (instruction.argval for instruction in instructions if instruction.opcode in STORES)
+    read = (instruction.argval for instruction in instructions if instruction.opname.startswith("LOAD"))
+    return names.intersection(bound).difference(read)
 
 
 def write_span(codes: Iterable[CodeType], first: str, key: Any = None) -> Span | None:
     """Return the user's expression that binds a name, or an item of its value; None if none is known."""
     by_rank: list[list[Span]] = [[], [], []]
     after_init = (code for code in codes if code.co_name != "__init__")
-    for code in (inner for outer in after_init for inner in inner_codes(outer)):
-        if first not in _mentioned(code):
-            continue
-        for instruction in instructions_of(code):
-            span = span_of_instruction(code, instruction)
-            if span is not None and (rank := _rank(instruction, first, key, text_of(span))) is not None:
-                by_rank[rank].append(span)
+    for code, instruction in mentions(after_init, (first,)):
+        span = span_of_instruction(code, instruction)
+        if span is not None and (rank := _rank(instruction, first, key, text_of(span))) is not None:
+            by_rank[rank].append(span)
     return next((span for spans in by_rank for span in spans), None)
 
 
