@@ -7,7 +7,6 @@ from typing import Any
 
 from aotlens.capture.free_variables.namespaces import bind_statement
 from aotlens.capture.free_variables.side_effects import KEYS
-from aotlens.capture.free_variables.state import Rebinding
 from aotlens.capture.records import Captured
 from aotlens.ir.render import Names
 from aotlens.model.spans import site_at
@@ -29,26 +28,18 @@ def check_exportable(captured: Captured, stands_alone: bool) -> None:
 
 def write_side_effects(builder: TextBuilder, captured: Captured, names: Names, leaves: list[str]) -> None:
     """Write statements that bind names, and items of the caller's containers."""
-    pairs = list(zip(captured.structure.rebindings, leaves, strict=False))
-    items = [(rebinding, leaf) for rebinding, leaf in pairs if rebinding.store is None]
-    if items:
-        boxes = {item.expression: f"box_{index}" for index, (item, _) in enumerate(items)}
-        with builder.step("update containers of the caller", "the function changes their items"):
-            builder.add(*(f"{box} = {expression}" for expression, box in boxes.items()))
-            builder.add(*(_statement(boxes[item.expression], item, leaf, names) for item, leaf in items))
-    outer = [(rebinding, leaf) for rebinding, leaf in pairs if rebinding.store is not None]
-    if outer:
-        changed = dict.fromkeys(rebinding.description for rebinding, _ in outer)
-        spans = dict.fromkeys(rebinding.span for rebinding, _ in outer if rebinding.span is not None)
-        sites = tuple(site_at(span) for span in spans)
-        with builder.step("replay side effects", f"the function changes {', '.join(changed)}", 0, sites):
-            for rebinding, leaf in outer:
-                box = names.object(rebinding.store, rebinding.expression)
-                builder.add(_statement(box, rebinding, leaf, names))
-
-
-def _statement(box: str, rebinding: Rebinding, value: str, names: Names) -> str:
-    return bind_statement(box, rebinding.store, _key(rebinding.key, names), value)
+    rebindings = captured.structure.rebindings
+    changed = dict.fromkeys(rebinding.description for rebinding in rebindings)
+    spans = dict.fromkeys(rebinding.span for rebinding in rebindings if rebinding.span is not None)
+    sites = tuple(site_at(span) for span in spans)
+    arguments = dict.fromkeys(rebinding.expression for rebinding in rebindings if rebinding.store is None)
+    boxes = {expression: f"box_{index}" for index, expression in enumerate(arguments)}
+    with builder.step("replay side effects", f"the function changes {', '.join(changed)}", 0, sites):
+        builder.add(*(f"{box} = {expression}" for expression, box in boxes.items()))
+        for rebinding, leaf in zip(rebindings, leaves, strict=False):
+            store, expression = rebinding.store, rebinding.expression
+            box = boxes[expression] if store is None else names.object(store, expression)
+            builder.add(bind_statement(box, store, _key(rebinding.key, names), leaf))
 
 
 def _key(key: Any, names: Names) -> str:

@@ -4,16 +4,17 @@ Invariant: a function that advances such state is unsupported, since a compiled 
 recording's numbers and items.  RNG state is restored; an iterator cannot be rewound.
 """
 
+import gc
 import random
 import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import GeneratorType
+from itertools import count
+from operator import length_hint
 from typing import Any
 
-MAX_DEPTH = 4
-"""The maximum depth of nested iterators (`zip(a, map(f, b))`) to inspect."""
+MAX_DEPTH = 8
+"""The maximum depth of iterators, and of tuples in them (`zip(a, map(f, b))`), to inspect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +69,12 @@ def _state_of(owner: Any) -> Any:
 
 
 def _position(value: Any, depth: int) -> Any:
-    """Return a value that changes when items are taken from an iterator."""
+    """Return a value that changes when items are taken from an iterator, or from one that it reads."""
     if isinstance(value, (int, float, str)):
         return value
-    if isinstance(value, list):
-        return len(value)
-    if isinstance(value, Iterator) and depth:
-        return _position(_remaining(value), depth - 1)
-    return tuple(_position(part, depth) for part in value) if isinstance(value, tuple) else id(value)
-
-
-def _remaining(iterator: Any) -> Any:
-    """Return the remaining items and the position of an iterator; None if they cannot be read."""
-    if isinstance(iterator, GeneratorType):
-        frame = iterator.gi_frame
-        return (frame.f_lasti, *frame.f_locals.values()) if frame is not None else None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # copying itertools objects is deprecated
-            return tuple(iterator.__reduce__()[1:])
-    except TypeError:
-        return None
+    if not depth or not isinstance(value, (tuple, Iterator)):
+        return id(value)
+    frame = getattr(value, "gi_frame", None)  # a generator's, which it refers to from now on
+    own = (length_hint(value), frame and frame.f_lasti, repr(value) if isinstance(value, count) else "")
+    parts = value if isinstance(value, tuple) else gc.get_referents(value)
+    return own, tuple(_position(part, depth - 1) for part in parts)
