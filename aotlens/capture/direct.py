@@ -19,7 +19,7 @@ from aotlens.capture.free_variables.reachable import reachable_state
 from aotlens.capture.free_variables.side_effects import SideEffectReplay, outer_changes
 from aotlens.capture.free_variables.state import Contents, OutputWithUpdates, ReachableState
 from aotlens.capture.function_fixes import without_outer_optimizer_steps
-from aotlens.capture.inputs.module_tensors import call_with_tensors, module_tensors
+from aotlens.capture.inputs.module_tensors import call_with_tensors, is_owned, module_tensors
 from aotlens.capture.modes import Settings
 from aotlens.capture.provenance.dynamo_nodes import located_call
 from aotlens.capture.provenance.frames import calling_frames, is_torch_file
@@ -74,7 +74,7 @@ def capture_direct(
                 result, rebound = _call(function, tensors, (fake_args, fake_kwargs), recorder)
         finally:
             changes = outer_changes(reachable, {id(argument) for argument in flat})
-        _check_rebound(subject, rebound, owned, effects)
+        _check_rebound(subject, rebound, effects)
         return replay.with_updates(result, changes, arguments, rebound if watches else ())
 
     slots = (
@@ -167,16 +167,19 @@ def _signature(function: Any) -> inspect.Signature | None:
 
 def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) -> str:
     """Return the user's name for one leaf of `(args, kwargs)`: `x`, `batch["ids"]`, `rest[1]`."""
-    which, position = path[0].idx, path[1]
-    if which == 1:
-        return f"{position.key}{pytree.keystr(path[2:])}"
-    names = list(signature.parameters.values()) if signature is not None else []
-    for index, parameter in enumerate(names):
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and position.idx >= index:
-            return f"{parameter.name}[{position.idx - index}]{pytree.keystr(path[2:])}"
-        if index == position.idx:
-            return f"{parameter.name}{pytree.keystr(path[2:])}"
-    return f"arg{position.idx}{pytree.keystr(path[2:])}"
+    which, position, *inner = path
+    name = position.key if which.idx == 1 else _positional_name(position.idx, signature)
+    return f"{name}{pytree.keystr(tuple(inner))}"
+
+
+def _positional_name(position: int, signature: inspect.Signature | None) -> str:
+    parameters = signature.parameters.values() if signature is not None else ()
+    for index, parameter in enumerate(parameters):
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            return f"{parameter.name}[{position - index}]"
+        if index == position:
+            return parameter.name
+    return f"arg{position}"
 
 
 def _reject_lazy_modules(subject: Subject, owned: dict[str, Any], reachable: ReachableState) -> None:
@@ -187,16 +190,14 @@ def _reject_lazy_modules(subject: Subject, owned: dict[str, Any], reachable: Rea
             raise unsupported("lazy-module", subject.span, module=name)
 
 
-def _check_rebound(
-    subject: Subject, rebound: list[tuple[str, Any]], owned: dict[str, Any], effects: SideEffects
-) -> None:
+def _check_rebound(subject: Subject, rebound: list[tuple[str, Any]], effects: SideEffects) -> None:
     """Check that a call can bind what a module rebinds: its tensors, and attributes that its hooks rebind.
 
     Raises:
         UnsupportedError: the graph is exported without a wrapper, or a name has no tensor any more.
     """
     for fqn, now in rebound:
-        is_exported = effects is SideEffects.TRACED and fqn in owned
+        is_exported = effects is SideEffects.TRACED and is_owned(subject.function, fqn)
         if is_exported or not isinstance(now, torch.Tensor):
             raise unsupported("module-rebinds-tensor", subject.span, name=fqn)
 

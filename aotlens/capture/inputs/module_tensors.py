@@ -20,6 +20,12 @@ def module_tensors(function: Any) -> dict[str, Any]:
     return {**dict(function.named_parameters()), **dict(function.named_buffers())}
 
 
+def is_owned(module: Any, fqn: str) -> bool:
+    """Return True if the module has a parameter or buffer of this qualified name, also if it is tied."""
+    path, _, name = fqn.rpartition(".")
+    return any(name in store for store in _stores(module.get_submodule(path)))
+
+
 def call_with_tensors(
     module: torch.nn.Module,
     tensors: dict[str, Any],
