@@ -95,6 +95,7 @@ class Listener:
         self.inlined: set[tuple[str, int]] = set()
         """File and first line of every function that Dynamo traced as a callee."""
         self.counts_calls = time_guards
+        self.on_run: Callable[[], None] | None = None
         self.graphs: dict[str, tuple[str, str, str]] = {}
         """File, function and part of each compilation whose graph ran."""
         self.wrapped_skips: dict[int, WrappedSkip] = {}

@@ -11,6 +11,7 @@ Invariant: one record per graph break, recompilation and constant, however often
 | compiles a function for the first time | `Compilation` without a cause |
 | recompiles it, as a guard failed | `Compilation` with its `Cause` |
 | stops compiling it after too many of these | `DynamoFunction.limit_hit` |
+| runs a call without a graph, for another function's sake | `CallsInEager` |
 | builds a size or number into a graph | `Specialisation` |
 | looks at a function and leaves it to Python | `Skipped` |
 | checks values before each call | `DynamoGuard` |
@@ -29,6 +30,7 @@ __all__ = [
     "BreakEffect",
     "CacheLookup",
     "CacheUse",
+    "CallsInEager",
     "Cause",
     "CauseKind",
     "Compilation",
@@ -328,6 +330,17 @@ class StartedProcesses:
 
 
 @dataclass(frozen=True, slots=True)
+class CallsInEager:
+    """Calls of one module or function in which no graph ran, though Dynamo may report nothing of its own."""
+
+    name: str
+    span: Span | None
+    """Where the script passes it to `torch.compile`, or the break in it."""
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Dynamo:
     """Everything that Dynamo did while the script ran."""
 
@@ -344,6 +357,8 @@ class Dynamo:
     """Results of calls with other arguments; empty unless requested."""
     processes: tuple[StartedProcesses, ...] = ()
     """Other processes of the script, which are not observed."""
+    calls_in_eager: tuple[CallsInEager, ...] = ()
+    """Of what is passed to `torch.compile`; empty in a report with `not_compiled`, which lists them."""
 
     @property
     def breaks(self) -> tuple[Break, ...]:

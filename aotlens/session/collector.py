@@ -3,6 +3,7 @@
 Invariant: a target is collected once per input signature, in the order of capture.
 """
 
+import importlib
 import inspect
 import time
 from collections import Counter
@@ -28,11 +29,13 @@ from aotlens.session.dynamo.log import first_line
 from aotlens.session.errors.failures import failure_of
 from aotlens.torch_api.dynamo.calls import passed_callable, state_against_dynamo
 from aotlens.torch_api.dynamo.state import skip_frame_in_dynamo
+from aotlens.torch_api.patches.compilers import COUNT_CALLS
+from aotlens.torch_api.patches.scopes import patched
 
 if TYPE_CHECKING:
     from aotlens.compiled import Compiled
 
-__all__ = ["REPEATS", "Collector", "StopScript"]
+__all__ = ["REPEATS", "Collector", "StopScript", "counting_calls"]
 
 REPEATS = 3
 """A trace stops the script after this many calls of one target without a new capture."""
@@ -168,6 +171,11 @@ class Collector:
         """Note that Dynamo captured a graph."""
         self.has_graphs = True
 
+    def count_graph(self) -> None:
+        """Count one run of a graph."""
+        self.has_graphs = True
+        self._graph_calls += 1
+
     def add_callable(self, function: Any) -> CompiledCallable:
         """Return the entry of a callable that is passed to `torch.compile`; the same one for every call."""
         function = passed_callable(function)
@@ -247,7 +255,7 @@ class Collector:
         """Wrap a graph so that its calls are counted; a call above the limit raises StopScript."""
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            self._graph_calls += 1
+            self.count_graph()
             if self._repeats is not None:
                 self.count_call(id(counted))
             return function(*args, **kwargs)
@@ -272,3 +280,17 @@ class Collector:
     def _restart_counting(self) -> None:
         self._calls.clear()
         self._last_new_capture = time.monotonic()
+
+
+@contextmanager
+def counting_calls(collector: Collector) -> Iterator[None]:
+    """Within the block, count the calls of all that the script passes to `torch.compile`, for any backend."""
+
+    def wrapped(backend: object, function: Any, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        if getattr(function, "__name__", "") != "__call__":  # a class is passed, and not its instances
+            collector.add_callable(function)
+        return collector.noting_calls(function, compiled)
+
+    importlib.import_module("torch._dynamo.eval_frame")
+    with patched(COUNT_CALLS, wrapped):
+        yield

@@ -4,7 +4,7 @@ Invariant: every graph break and every recompilation of the report is in exactly
 
 | problem | seconds | what it stands for |
 |---|---|---|
-| code in eager | of what was thrown away | a break that Dynamo cannot resume from, or an error; the limit |
+| code in eager | of what was thrown away | a break that ends the graph; the limit; calls without a graph |
 | graph break | of what is compiled behind it | one expression |
 | recompilations | of all of them | one value that changed, however often |
 | constant | | a size that was a symbol until the code asked for its value |
@@ -18,6 +18,7 @@ from typing import Literal
 from aotlens.model.dynamo import (
     Break,
     CacheUse,
+    CallsInEager,
     Compilation,
     CompileSeconds,
     Dynamo,
@@ -100,6 +101,7 @@ class Problem:
 def problems(dynamo: Dynamo) -> tuple[Problem, ...]:
     """Return all problems, the most important first."""
     unordered = [problem for function in dynamo.functions for problem in _of_function(function)]
+    unordered += map(_of_calls, dynamo.calls_in_eager)
     return tuple(sorted(unordered, key=_order))
 
 
@@ -130,6 +132,11 @@ def _of_function(function: DynamoFunction) -> Iterator[Problem]:
             title = f"{constant.name} = {constant.value}"
             line, text, reasons = constant.span, constant.text, (constant.reason,)
             yield Problem("constant", title, name, line, text, reasons, "", 0, code="AL408")
+
+
+def _of_calls(calls: CallsInEager) -> Problem:
+    title, facts = f"{counted(calls.count, 'call')} in eager", (calls.reason,)
+    return Problem("code in eager", title, calls.name, calls.span, "", facts, "", 0, code="AL405")
 
 
 SPLIT_GRAPHS = 2

@@ -177,3 +177,35 @@ def test_a_file_that_changes_while_it_runs_is_not_written(tmp_path: Path) -> Non
     assert "script.py was changed while the script ran, so nothing is written: run it again" in ended.err
     assert "sin()" in script.read_text()
     assert "graph_break()" in script.read_text()
+
+
+SHARED_WRAPPER = """\
+import torch
+from torch import nn
+
+class Logs(nn.Module):
+    def forward(self, x):
+        print("step")
+        return x.sin()
+
+first = torch.compile(nn.Sequential(nn.Linear(4, 4), Logs()), backend="eager")
+second = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), backend="eager")
+alone = torch.compile(lambda x: x + 1, backend="eager")
+for _ in range(3):
+    first(torch.ones(2, 4)), second(torch.ones(2, 4)), alone(torch.ones(2))
+"""
+
+
+def test_a_module_that_the_break_of_another_leaves_in_eager_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SHARED_WRAPPER)
+    report = loads(aotlens("why", "--format", "json", "script.py", cwd=tmp_path).out)
+    assert report.dynamo is not None
+    (calls,) = report.dynamo.calls_in_eager
+    assert (calls.name, calls.count, calls.span.line if calls.span else 0) == ("Sequential", 3, 10)
+    assert "Dynamo reuses what it compiled for another `Sequential`" in calls.reason
+    text = aotlens("why", "script.py", cwd=tmp_path).out
+    assert "1. 3 calls in eager in Sequential  script.py:10:10" in text
+    assert [(item.code, item.severity) for item in report.diagnostics] == [
+        ("AL405", "warning"),
+        ("AL406", "information"),
+    ]

@@ -113,7 +113,7 @@ def _why_lines(report: Report, page: Page) -> Iterator[Text]:
     if report.dynamo.forecasts:
         yield from forecast_lines(report.dynamo, page)
         return
-    if not report.dynamo.functions:
+    if not report.dynamo.functions and not report.dynamo.calls_in_eager:
         yield Text("Dynamo compiled nothing in the script's own process")
         yield from _process_lines(report.dynamo, page)
         return

@@ -19,7 +19,7 @@ from aotlens.session.dynamo.calls_in_eager import of_calls_in_eager, own_in_eage
 from aotlens.session.dynamo.log import DynamoLog, first_line
 from aotlens.torch_api.dynamo.state import unsupported_frames
 
-__all__ = ["not_compiled", "uncaptured_failures"]
+__all__ = ["losses", "not_compiled", "uncaptured_failures"]
 
 ORDER: tuple[NotCompiledCause, ...] = (
     "internal",
@@ -40,7 +40,7 @@ ORDER: tuple[NotCompiledCause, ...] = (
 
 def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...]:
     """Return every record once, the most important first."""
-    of_dynamo = _of_dynamo(collector, log)
+    of_dynamo = losses(collector, log)
     records = [*collector.eager_graphs, *collector.eager_calls, *of_dynamo]
     known = {record.name for record in of_dynamo if record.cause in ("whole function", "skipped")}
     records += [record for record in _skipped_whole(collector, log) if record.name not in known]
@@ -54,8 +54,8 @@ def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...
     return tuple(sorted(dict.fromkeys(records), key=lambda record: ORDER.index(record.cause)))
 
 
-def _of_dynamo(collector: Collector, log: DynamoLog) -> list[NotCompiled]:
-    """Return Dynamo's losses; a break is more than that where nothing else of the function was compiled."""
+def losses(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...]:
+    """Return what Dynamo leaves in eager; a lone break is a whole function if nothing else of it was."""
     of_calls = of_calls_in_eager(collector, log)
     known = {(record.name, record.span) for record in of_calls}
     limited = {record.name for record in of_calls if record.cause == "recompile limit"}
@@ -70,7 +70,7 @@ def _of_dynamo(collector: Collector, log: DynamoLog) -> list[NotCompiled]:
             records.append(replace(record, cause="whole function", code=CODES["whole function"]))
         else:
             records.append(record)
-    return records
+    return tuple(records)
 
 
 def uncaptured_failures(collector: Collector, log: DynamoLog, script: str) -> Iterator[Failure]:

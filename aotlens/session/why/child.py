@@ -7,9 +7,12 @@ from dataclasses import replace
 import torch
 
 from aotlens.diagnostics.tracing import dynamo_findings, from_not_compiled, is_found_in_dynamo
-from aotlens.model.dynamo import Dynamo
+from aotlens.model.dynamo import CallsInEager, Dynamo
 from aotlens.model.report import Report
+from aotlens.session.collector import Collector, counting_calls
+from aotlens.session.dynamo.calls_in_eager import of_calls_in_eager
 from aotlens.session.dynamo.log import DynamoLog
+from aotlens.session.dynamo.not_compiled import losses
 from aotlens.session.job_folder import read_job
 from aotlens.session.processes.log import ProcessLog
 from aotlens.session.run import ScriptEnd, run_to_end
@@ -34,21 +37,30 @@ def main(folder: str) -> int:
 
 def _observed(job: WhyJob) -> tuple[ScriptEnd, Report]:
     """Run the whole script unchanged."""
-    log, started = DynamoLog(job.time_guards), ProcessLog()
+    log, started, collector = DynamoLog(job.time_guards), ProcessLog(), Collector(job.path)
+    log.listener.on_run = collector.count_graph
     log.listener.caches.known += load_keys(job.path)
 
     def script() -> None:
         loaded = load_script(job.path)
         module = new_module(loaded, "__main__")
-        with log.listening(), started.listening():
+        with log.listening(), started.listening(), counting_calls(collector):
             run_script(loaded, module, job.argv)
 
     end = run_to_end(script, job.path)
     stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
     save_keys(job.path, log.listener.caches.known)
-    dynamo, records = log.dynamo(), log.records
-    if started.records:
-        dynamo = replace(dynamo or Dynamo(), processes=started.records)
+    calls, records = of_calls_in_eager(collector, log), losses(collector, log)
+    dynamo = log.dynamo()
+    if started.records or calls:
+        dynamo = dynamo or Dynamo()
+        limited = {function.name for function in dynamo.functions if function.limit_hit}
+        in_eager = tuple(
+            CallsInEager(row.name, row.span, row.calls, row.reason)
+            for row in calls
+            if row.name not in limited  # its calls are already counted there
+        )
+        dynamo = replace(dynamo, processes=started.records, calls_in_eager=in_eager)
     findings = (
         *(from_not_compiled(record) for record in records if not is_found_in_dynamo(record)),
         *dynamo_findings(dynamo),

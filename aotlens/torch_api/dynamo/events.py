@@ -121,6 +121,8 @@ class DynamoListener(Protocol):
 
     counts_calls: bool
     """Whether every run of a graph is reported, not the first alone."""
+    on_run: Callable[[], None] | None
+    """Called at every run of a graph, whatever else is reported; None if nobody counts them."""
 
     def compiles(self, function: Any, frames: Frames) -> None:
         """The script passes a function to `torch.compile`, in the innermost of these frames of its own."""

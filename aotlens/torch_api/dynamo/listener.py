@@ -30,7 +30,7 @@ from aotlens.torch_api.dynamo.frames import (
     source_name,
     traced_frames,
 )
-from aotlens.torch_api.dynamo.state import hide_from_dynamo
+from aotlens.torch_api.dynamo.state import hide_from_dynamo, skip_frame_in_dynamo
 from aotlens.torch_api.patches.scopes import Current, Patch, complete
 from aotlens.torch_api.patches.targets import Attribute
 
@@ -286,7 +286,9 @@ def _on_global(original: Callable[..., Any], listener: DynamoListener) -> Any:
 
         def first(*args: Any, **kwargs: Any) -> Any:
             if not listener.counts_calls and scope.get(name) is hidden:
-                scope[name] = value
+                scope[name] = value if listener.on_run is None else _counted(value, listener.on_run)
+            if listener.on_run is not None:
+                listener.on_run()
             done: Callable[[Any], None] | None = None
             outputs = None
             with log_exceptions():
@@ -303,6 +305,14 @@ def _on_global(original: Callable[..., Any], listener: DynamoListener) -> Any:
         original(self, name, hidden)
 
     return install_global
+
+
+def _counted(graph: Callable[..., Any], on_run: Callable[[], None]) -> Callable[..., Any]:
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        on_run()
+        return graph(*args, **kwargs)
+
+    return skip_frame_in_dynamo(counted)
 
 
 def _frame_of_translator(original: Callable[..., Any], current: Current) -> Any:
