@@ -4,17 +4,15 @@ Invariant: the recorded loop carries zero-dimensional tensors; its functions rec
 number, and their results for it become tensors again.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from aotlens.capture.graph import Recording
 from aotlens.capture.hop.bodies import runner_of
-from aotlens.torch_api.fake.tensors import detect_fake_mode
+from aotlens.torch_api.fake.tensors import allow_unbacked_symbols
 from aotlens.torch_api.modes import current_mode
-from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.symbolic import make_shape_env
 
 NUMBERS = (int, torch.SymInt)
@@ -33,10 +31,9 @@ def record_loop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def record_scalar_loop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the results of a loop that carries numbers."""
+    """Return the results of a loop that carries numbers; call it with the recorder on the stack of modes."""
     condition, step, carried, more, *_ = args
     number_indices = {index for index, value in enumerate(carried) if isinstance(value, NUMBERS)}
-    fake_mode = detect_fake_mode(pytree.tree_leaves((carried, more)))
 
     def tensor_condition(*values: Any) -> Any:
         return _tensor(_run(condition, _numbers(values, number_indices)), torch.bool)
@@ -51,23 +48,11 @@ def record_scalar_loop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     initial = tuple(
         _start(value) if index in number_indices else value for index, value in enumerate(carried)
     )
-    with _numbers_of_data(fake_mode):
-        return _numbers(func(tensor_condition, tensor_step, initial, tuple(more), **kwargs), number_indices)
-
-
-@contextmanager
-def _numbers_of_data(fake_mode: Any) -> Iterator[None]:
-    """In the block, data-dependent numbers become symbols, also behind Dynamo, which disables that."""
-    if fake_mode is None:
-        yield
-        return
+    fake_mode = current_mode().fake_mode
     if fake_mode.shape_env is None:
         fake_mode.shape_env = make_shape_env()
-    before, fake_mode.allow_scalar_outputs = fake_mode.allow_scalar_outputs, True
-    try:
-        yield
-    finally:
-        fake_mode.allow_scalar_outputs = before
+    with allow_unbacked_symbols(fake_mode):  # behind Dynamo they are errors
+        return _numbers(func(tensor_condition, tensor_step, initial, tuple(more), **kwargs), number_indices)
 
 
 def _run(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
