@@ -28,17 +28,9 @@ from aotlens.analysis.graph_outputs import (
     intermediate_base,
     view_of_output,
 )
-from aotlens.analysis.leaves import (
-    created_leaf_base,
-    view_of_created_leaf,
-)
+from aotlens.analysis.leaves import created_leaf_base, view_of_created_leaf
 from aotlens.analysis.lost_hooks import check_hooks_on_views
-from aotlens.analysis.output_diff import (
-    Start,
-    alias_of,
-    is_linked,
-    relative_chain,
-)
+from aotlens.analysis.output_diff import Start, alias_of, is_linked, relative_chain
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,

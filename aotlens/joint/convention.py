@@ -182,8 +182,7 @@ def joint_convention(joint: JointProgram) -> Convention:
     outputs = (*forward_graph_outputs(joint), *(gradients(joint, first) if joint.training else ()))
     nodes = reachable([out.value for out in outputs], joint.program.nodes)
     program = Program("joint", inputs, nodes, outputs, returns_list=joint.training)
-    names = tuple(_names(joint, inputs))
-    return Convention(program, names, _positions(program.inputs, joint.program.inputs), ())
+    return _convention(program, _names(joint, inputs), joint.program)
 
 
 def joint_module(joint: JointProgram) -> fx.GraphModule:
@@ -233,13 +232,7 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
     all_nodes = dict.fromkeys((*joint.program.nodes, *forward.nodes))
     nodes = reachable([out.value for out in outputs], without_backward_effects(all_nodes))
     program = Program(forward.name, inputs, nodes, outputs)
-    positions: dict[GraphOutput, int] = {}
-    for index, out in enumerate(outputs):
-        positions.setdefault(out.slot, index)
-    output_positions = tuple(positions[out.slot] for out in forward.outputs)
-    return Convention(
-        program, tuple(_names(joint, inputs)), _positions(inputs, forward.inputs), output_positions
-    )
+    return _convention(program, _names(joint, inputs), forward)
 
 
 def backward_convention(joint: JointProgram, backward: Program) -> Convention:
@@ -260,10 +253,21 @@ def backward_convention(joint: JointProgram, backward: Program) -> Convention:
         names.get(id(graph_input.node), torch_name(graph_input.node)) for graph_input in inputs[: len(saved)]
     ]
     input_names += _names(joint, tangents)
-    positions = {out.slot: index for index, out in enumerate(outputs)}
-    output_positions = tuple(positions[out.slot] for out in backward.outputs)
-    program = Program("backward", inputs, backward.nodes, outputs)
-    return Convention(program, tuple(input_names), _positions(inputs, backward.inputs), output_positions)
+    return _convention(Program("backward", inputs, backward.nodes, outputs), input_names, backward)
+
+
+def _convention(program: Program, names: list[str], ours: Program) -> Convention:
+    """Return the convention of a program whose inputs have these names, for calls of our own program."""
+    input_positions = {id(graph_input.node): index for index, graph_input in enumerate(ours.inputs)}
+    output_positions: dict[GraphOutput, int] = {}
+    for index, out in enumerate(program.outputs):
+        output_positions.setdefault(out.slot, index)
+    return Convention(
+        program,
+        tuple(names),
+        tuple(input_positions.get(id(graph_input.node), -1) for graph_input in program.inputs),
+        tuple(output_positions[out.slot] for out in ours.outputs),
+    )
 
 
 def _names(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> list[str]:
@@ -282,8 +286,3 @@ def _names(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> list[str]:
                 primal_count += 1
                 names.append(f"primals_{primal_count}")
     return names
-
-
-def _positions(inputs: tuple[ProgramInput, ...], ours: tuple[ProgramInput, ...]) -> tuple[int, ...]:
-    position_by_node = {id(graph_input.node): index for index, graph_input in enumerate(ours)}
-    return tuple(position_by_node.get(id(graph_input.node), -1) for graph_input in inputs)

@@ -16,15 +16,7 @@ from aotlens.ir.from_graph_module import flat_outputs, import_node
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
-from aotlens.ir.program import (
-    Node,
-    Program,
-    ProgramOutput,
-    has_effect,
-    op_name,
-    reachable,
-    writes_input,
-)
+from aotlens.ir.program import Node, Program, ProgramOutput, has_effect, op_name, reachable, writes_input
 from aotlens.ir.slots import BACKWARD_INPUTS, GRADIENTS
 from aotlens.ir.symbols import symbolic_numbers_of
 from aotlens.joint.records import JointProgram

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from aotlens.partition.problem import InfeasibleError, Problem, Value
+from aotlens.partition.problem import InfeasibleError, Problem, Value, needed_values
 
 INFINITE = 1 << 60
 FREE = 1
@@ -39,7 +39,7 @@ class Network:
         self._arcs: dict[int, tuple[int, int, int]] = {}
         """By identity: the arc of a value that may be saved, and its two vertices."""
         self._count = 2
-        needed = _needed(problem)
+        needed = needed_values(problem.values, problem.read, lambda value: value.recompute is not None)
         end_vertices: dict[int, int] = {}
         for value in problem.values:
             begins = self._begin(value, end_vertices, (work or {}).get(id(value.node), 0.0))
@@ -120,12 +120,3 @@ class Network:
             for identity, (_, begins, ends) in self._arcs.items()
             if sink_side[ends] and not sink_side[begins]
         )
-
-
-def _needed(problem: Problem) -> set[int]:
-    """Return the values that the backward reads, and those from which it must compute them."""
-    needed = set(problem.read)
-    for value in reversed(problem.values):
-        if id(value.node) in needed and value.recompute is not None:
-            needed.update(value.sources)
-    return needed

@@ -7,7 +7,7 @@ from its base. An argument or output that eager's backward does not save is not 
 allows the caller to write to it before the backward.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotlens.ir.origin import CheckpointMark
@@ -61,13 +61,21 @@ class Problem:
 
     def recomputed(self, saved: Iterable[int]) -> tuple[Value, ...]:
         """Return the values that the backward recomputes if `saved` are saved, in program order."""
-        saved_ids, needed = frozenset(saved), set(self.read)
-        recomputed_values = []
-        for value in reversed(self.values):
-            if id(value.node) in needed and id(value.node) not in saved_ids:
-                recomputed_values.append(value)
-                needed.update(value.sources)
-        return tuple(reversed(recomputed_values))
+        saved_ids = frozenset(saved)
+        needed = needed_values(self.values, self.read, lambda value: id(value.node) not in saved_ids)
+        needed -= saved_ids
+        return tuple(value for value in self.values if id(value.node) in needed)
+
+
+def needed_values(
+    values: Sequence[Value], read: Iterable[int], needs_sources: Callable[[Value], bool]
+) -> set[int]:
+    """Return what must be available for `read`, where some of the values need their operands."""
+    needed = set(read)
+    for value in reversed(values):
+        if id(value.node) in needed and needs_sources(value):
+            needed.update(value.sources)
+    return needed
 
 
 def recompute_path(values: Mapping[int, Value], node: Node, saved: frozenset[int]) -> tuple[Value, ...]:
@@ -153,15 +161,9 @@ def _possible(values: list[Value]) -> list[Value]:
 
 def _relevant(values: list[Value], read: frozenset[int]) -> Problem:
     """Keep the values that the backward reads, and those from which it could compute them."""
-    wanted = set(read)
-    relevant = []
-    for value in reversed(values):
-        if id(value.node) in wanted:
-            relevant.append(value)
-            if value.save is None:
-                wanted.update(value.sources)
-    known = {id(value.node) for value in relevant}
-    return Problem(tuple(reversed(relevant)), read & known)
+    wanted = needed_values(values, read, lambda value: value.save is None)
+    relevant = tuple(value for value in values if id(value.node) in wanted)
+    return Problem(relevant, read & {id(value.node) for value in relevant})
 
 
 def _overridden(value: Value, decision: Decision | None) -> Value:

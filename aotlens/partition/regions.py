@@ -8,14 +8,7 @@ so every call owns the values that it saves.
 import torch
 
 from aotlens.ir.origin import NO_ORIGIN, Origin
-from aotlens.ir.program import (
-    Node,
-    Program,
-    ProgramInput,
-    ProgramOutput,
-    reachable,
-    without_backward_effects,
-)
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable, without_backward_effects
 from aotlens.ir.regions import RecomputedValue, Region, RegionOperand, RegionOutput, RegionSize, SavedValue
 from aotlens.ir.slots import SavedForBackward, SavedInput, Tangent
 from aotlens.joint.records import Joint

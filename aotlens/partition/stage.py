@@ -5,13 +5,7 @@ from dataclasses import replace
 
 from torch import fx
 
-from aotlens.ir.program import (
-    Node,
-    ancestors,
-    has_effect,
-    nodes_in,
-    writes_input,
-)
+from aotlens.ir.program import Node, ancestors, has_effect, nodes_in, writes_input
 from aotlens.joint.data_dependent_sizes import sizes_to_save
 from aotlens.joint.records import Joint, JointProgram
 from aotlens.options import PartitionFunction

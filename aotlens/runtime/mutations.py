@@ -262,24 +262,13 @@ def bump_written_versions(builder: TextBuilder, parts: Partitioned, program: Pro
 def reject_second_write(builder: TextBuilder, parts: Partitioned) -> None:
     """Reject a differentiated backward that writes to an input that requires grad."""
     captured = parts.joint.captured
-    inputs = {
-        id(captured_input.node): captured_input
-        for captured_input in captured.inputs
-        if captured_input.requires_grad
-    }
-    inputs |= {
-        id(node): captured.inputs[slot.index]
-        for node, slot in current_input_slots(parts.backward)
-        if captured.inputs[slot.index].requires_grad
-    }
-    for node in written_in_backward(parts.backward):
-        captured_input = inputs.get(id(node.args[0]))
-        if captured_input is None:
-            continue
+    inputs = {id(captured_input.node): captured_input for captured_input in captured.inputs}
+    inputs |= {id(node): captured.inputs[slot.index] for node, slot in current_input_slots(parts.backward)}
+    targets = (inputs.get(id(node.args[0])) for node in written_in_backward(parts.backward))
+    written = next((target for target in targets if target is not None and target.requires_grad), None)
+    if written is not None:
         message = (
-            f"the backward of `{parts.joint.captured.subject.name}` writes to `{captured_input.slot.name}`: "
-            "aot_autograd does not support input mutations with requires_grad in backward for "
-            "create_graph=True"
+            f"the backward of `{captured.subject.name}` writes to `{written.slot.name}`: aot_autograd does"
+            " not support input mutations with requires_grad in backward for create_graph=True"
         )
         builder.add(f"raise RuntimeError({message!r})")
-        return

@@ -48,19 +48,14 @@ def _write_check(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf
     name = names[base.index]
     conditions = []
     if base.kind == "view_base":
-        conditions.append(
-            f"{name} is None or {_layout(name)} != {_expected_layout(captured.inputs[base.index].fake)}"
-        )
+        conditions.append(f"{name} is None or {_layout_differs(name, captured.inputs[base.index].fake)}")
     for index in base.members:
         captured_input = captured.inputs[index]
-        if index == base.index:
-            conditions.append(f"{_layout(name)} != {_expected_layout(captured_input.fake)}")
-            continue
-        if captured_input.requires_grad and base.kind != "flat":
+        if index != base.index and captured_input.requires_grad and base.kind != "flat":
             conditions.append(f"{names[index]}._base is not {name}")
-        else:
+        elif index != base.index:
             conditions.append(f"{names[index]}.untyped_storage()._cdata != {name}.untyped_storage()._cdata")
-        conditions.append(f"{_layout(names[index])} != {_expected_layout(captured_input.fake)}")
+        conditions.append(_layout_differs(names[index], captured_input.fake))
     listed = ", ".join(f"`{captured.inputs[index].slot.name}`" for index in base.members)
     message = (
         f"compiled `{captured.subject.name}`: {listed} overlap in memory and one of them is mutated; they"
@@ -69,12 +64,10 @@ def _write_check(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf
     builder.raise_if(" or ".join(conditions), "AssertionError", message)
 
 
-def _layout(name: str) -> str:
-    return f"({name}.shape, {name}.stride(), {name}.storage_offset(), {name}.is_conj())"
-
-
-def _expected_layout(fake: Any) -> str:
+def _layout_differs(name: str, fake: Any) -> str:
+    """Return the condition that a tensor has another layout than at compilation."""
     names = Names()
     shape = f"torch.Size({literal(list(fake.shape), names)})"
     stride, offset = literal(tuple(fake.stride()), names), literal(fake.storage_offset(), names)
-    return f"({shape}, {stride}, {offset}, {fake.is_conj()})"
+    layout = f"({name}.shape, {name}.stride(), {name}.storage_offset(), {name}.is_conj())"
+    return f"{layout} != ({shape}, {stride}, {offset}, {fake.is_conj()})"

@@ -16,12 +16,7 @@ from aotlens.ir.program import Node
 from aotlens.ir.slots import SavedInput
 from aotlens.joint.derivatives import Derivatives
 from aotlens.joint.partial_backward import DefinedTangents
-from aotlens.partition.derivatives import (
-    available_nodes,
-    derivative_program,
-    positions_read,
-    recorded_nodes,
-)
+from aotlens.partition.derivatives import available_nodes, derivative_program, positions_read, recorded_nodes
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.autograd.double_backward import (
     mutated_inputs,
