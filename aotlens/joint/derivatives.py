@@ -110,7 +110,7 @@ def _dependencies(tensors: list[Any], sources: list[Any]) -> tuple[int, ...]:
             own_masks[edge.node] = own_masks.get(edge.node, 0) | 1 << index
     starts = [get_gradient_edge(tensor).node if _requires_grad(tensor) else None for tensor in tensors]
     masks: dict[Any, int] = {None: 0}
-    for node in reversed(list(nodes_in_order(start for start in starts if start is not None))):
+    for node in reversed(nodes_in_order(starts)):
         masks[node] = own_masks.get(node, 0)
         for following, _ in node.next_functions:
             masks[node] |= masks[following]
