@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from aotlens.capture.events import Call
 from aotlens.capture.operators import Kind, describe, is_operator
-from aotlens.capture.recorder import Call
 from aotlens.capture.records import Captured
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.events import Call
 from aotlens.capture.graph import Recording
 from aotlens.capture.operators import Kind, aten, describe, is_operator
-from aotlens.capture.recorder import Call
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.subclasses import inner_tensor_at, inner_tensors, is_wrapper
 from aotlens.ir.names import node_name

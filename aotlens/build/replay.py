@@ -13,11 +13,12 @@ import torch
 
 from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
 from aotlens.build.captured import SYMBOLIC
+from aotlens.capture.events import Call
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.inputs.synthetic_bases import base_input
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.operators import Decompositions
-from aotlens.capture.recorder import Call, Recorder
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.run import call_boundary
 from aotlens.capture.storage import Storage, Tracked

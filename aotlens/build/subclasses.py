@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from aotlens.build.captured import CallWriter, CapturedProgram
-from aotlens.capture.recorder import Call
+from aotlens.capture.events import Call
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.subclasses import inner_tensors, is_fake, is_wrapper
 from aotlens.ir.names import node_name

@@ -1,4 +1,4 @@
-"""The event log: what happened to single tensors while the function ran, and no node shows.
+"""The operators that the user's code called, and the event log: what happened to tensors and no node shows.
 
 Invariant: the log only grows, and is a value: a snapshot of the recording shares it, and lacks later events.
 """
@@ -6,10 +6,22 @@ Invariant: the log only grows, and is a value: a snapshot of the recording share
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 from aotlens.capture.views import ViewStep
+from aotlens.ir.origin import Origin
 from aotlens.model.report import Span
+
+
+class Call(NamedTuple):
+    """One operator as the user's code ran it."""
+
+    func: Any
+    """The overload; for what no operator represents, the function of torch."""
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    origin: Origin
 
 
 class EventKind(Enum):

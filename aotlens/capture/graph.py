@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.as_strided import step_from_base
-from aotlens.capture.events import Event, EventKind, Events
+from aotlens.capture.events import Call, Event, EventKind, Events
 from aotlens.capture.free_variables.real_tensors import RealTensors
 from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import FAKES, aten
@@ -26,6 +26,7 @@ from aotlens.ir.program import Node, getitem
 from aotlens.ir.regions import Region
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
+from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
 PLAIN = frozenset(
@@ -50,6 +51,9 @@ class Recording:
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         self.fake_mode = fake_mode
         self.nodes: list[Node] = []
+        self.calls: list[Call] = []
+        self.arguments: tuple[Any, ...] = ()
+        """The tensors among the arguments."""
         self.symbols = Symbols(self._append, lambda: self.span)
         self.in_backward = False
         self._inside_operator = False
@@ -159,8 +163,12 @@ class Recording:
         raise NotImplementedError
 
     def seen_tensors(self) -> Iterator[Any]:
-        """Return every tensor that an operator has read or returned so far."""
-        return iter(())
+        """Yield the arguments, and every tensor that an operator has read or returned so far."""
+        yield from self.arguments
+        for call in self.calls:
+            for value in pytree.tree_leaves((call.args, call.result)):
+                if type(value) is FakeTensor:
+                    yield value
 
     def item(self, node: Any, index: int) -> Node:
         """Return one result of a node with several."""
@@ -301,11 +309,12 @@ class Recording:
 
     @property
     def call_count(self) -> int:
-        """How many operators the user's code has called; counted by the recorder."""
-        return 0
+        """How many operators the user's code has called."""
+        return len(self.calls)
 
     def add_call(self, call: tuple[Any, ...]) -> None:
-        """Add a user call that no operator represents; the recorder appends it to its calls."""
+        """Add a user call; some are represented by no operator."""
+        self.calls.append(Call(*call))
 
     def current_frames(self) -> Frames:
         """Return the user's current frames; the recorder walks the stack."""
@@ -358,18 +367,14 @@ class Recording:
         storage.on_base = True
         for chain, input_node in storage.overlapping_inputs.items():
             first = len(self.nodes)
-            made = self.replay_uncached(storage.base, chain)
+            made = storage.base
+            with self.adding("capture", "an input that overlaps another, as a view of their synthetic base"):
+                for step in chain:
+                    made = step.apply(self, made)
             views = self.nodes[first:]
             del self.nodes[first:]
             _amend(input_node, op=made.op, args=made.args, kwargs=made.kwargs, origin=made.origin)
             self.nodes[0:0] = [*views[:-1], input_node]
-
-    def replay_uncached(self, source: Node, chain: tuple[ViewStep, ...]) -> Node:
-        """Apply a view chain to a node without the storage's cache of views."""
-        with self.adding("capture", "an input that overlaps another, as a view of their synthetic base"):
-            for step in chain:
-                source = step.apply(self, source)
-        return source
 
     def preserve_values(self, tensor: Any) -> None:
         """Detach the values of nodes whose tensor is about to become another in place."""

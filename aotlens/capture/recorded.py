@@ -27,10 +27,10 @@ from typing import Any
 import torch
 
 from aotlens.capture.autograd.graph_walk import may_be_leaf
-from aotlens.capture.events import EventKind, Events
+from aotlens.capture.events import Call, EventKind, Events
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.operators import Decompositions
-from aotlens.capture.recorder import Call, Recorder
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.storage import Storage, Tracked, Write, is_larger, new_size
 from aotlens.capture.subclasses import inner_tensors, is_wrapper
 from aotlens.capture.views import ViewStep

@@ -5,24 +5,24 @@ without side effects or is rejected by name; the aliases and writes of the user'
 (`aotlens.capture.graph`).
 """
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from aotlens.capture.autograd.checkpoints import Checkpoints
 from aotlens.capture.autograd.saved_tensors import SavedValues
-from aotlens.capture.events import EventKind
+from aotlens.capture.events import Call, EventKind
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.modes import SplitRegion
 from aotlens.capture.mutations.in_place import Write
 from aotlens.capture.mutations.storage_swaps import (
     record_data_assignment,
-    record_untyped_resize,
+    record_storage_resize,
     set_from_tensor,
+    tensor_on,
 )
 from aotlens.capture.operator_handlers import HANDLERS
 from aotlens.capture.operators import (
@@ -43,24 +43,13 @@ from aotlens.capture.subclasses import has_wrapper, record_wrapper_output
 from aotlens.capture.symbols.float_inputs import Floats
 from aotlens.capture.torchbind import FakeObjects
 from aotlens.errors import UnsupportedError
-from aotlens.ir.origin import Frames, Origin
+from aotlens.ir.origin import Frames
 from aotlens.ir.program import Node, nodes_in
 from aotlens.torch_api.fake.gpu import device_for_autograd, with_original_device
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from aotlens.torch_api.modes import TorchDispatchMode, below_views
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
-
-
-class Call(NamedTuple):
-    """One operator as the user's code ran it."""
-
-    func: Any
-    """The overload; for what no operator represents, the function of torch."""
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    result: Any
-    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +70,6 @@ class Recorder(Recording, TorchDispatchMode):
     def __init__(self, fake_mode: FakeTensorMode, decompositions: Decompositions, boundary: CodeType) -> None:
         Recording.__init__(self, fake_mode)
         TorchDispatchMode.__init__(self)
-        self.calls: list[Call] = []
         self.unwrapped_calls: list[UnwrappedCall] = []
         self.saved = SavedValues(self)
         self.checkpoints = Checkpoints(self.saved)
@@ -99,8 +87,6 @@ class Recorder(Recording, TorchDispatchMode):
         """Gradient edges of intermediate tensors on which the function registered hooks."""
         self.unmaterialised_nodes: list[Any] = []
         """Autograd nodes of custom functions that do not materialise zeros."""
-        self.arguments: tuple[Any, ...] = ()
-        """The tensors among the arguments."""
         self.inputs: tuple[Any, ...] = ()
         """The `OpenInput`s, once the function has returned: the backward writes to their storages."""
         self.argument_names: dict[int, str] = {}
@@ -147,15 +133,7 @@ class Recorder(Recording, TorchDispatchMode):
     def on_storage_resize(self, storage: Any, size: Any) -> None:
         """Record `storage.resize_(size)` before it happens; no operator represents it."""
         self.origin = self.origins.origin_of(RESIZE_STORAGE.default, self.in_backward)
-        record_untyped_resize(self, storage, size)
-
-    def seen_tensors(self) -> Iterator[Any]:
-        """Yield the arguments, and every tensor that an operator has read or returned."""
-        yield from self.arguments
-        for call in self.calls:
-            for value in pytree.tree_leaves((call.args, call.result)):
-                if type(value) is FakeTensor:
-                    yield value
+        record_storage_resize(self, tensor_on(self, storage), size)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -237,13 +215,6 @@ class Recorder(Recording, TorchDispatchMode):
     @property
     def in_user_backward(self) -> bool:
         return self.origins.in_user_backward
-
-    @property
-    def call_count(self) -> int:
-        return len(self.calls)
-
-    def add_call(self, call: tuple[Any, ...]) -> None:
-        self.calls.append(Call(*call))
 
     def replay_call(self, call: Call) -> Any:
         """Record one call of another recording with this recording's arguments; return its result.

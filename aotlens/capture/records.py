@@ -13,11 +13,11 @@ import torch
 from typing_extensions import TypeVar
 
 from aotlens.capture.autograd.saved_tensor_hooks import SavedTensorHooks
-from aotlens.capture.events import EventKind
+from aotlens.capture.events import Call, EventKind
 from aotlens.capture.free_variables.state import NOTHING_REACHABLE, ReachableState, Rebinding
 from aotlens.capture.modes import Modes
 from aotlens.capture.recorded import Recorded, StorageState
-from aotlens.capture.recorder import Call, Recorder, UnwrappedCall
+from aotlens.capture.recorder import Recorder, UnwrappedCall
 from aotlens.capture.storage import Geometry, Storage
 from aotlens.capture.views import ViewStep
 from aotlens.ir.origin import NO_ORIGIN, Frames

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.inputs.overlapping_groups import OverlappingGroup, root_of
@@ -216,7 +217,7 @@ def _member(recording: Recording, base: OpenInput, alias: Any, member: tuple[Any
         leaf = argument.detach().requires_grad_()
         argument = _argument_for(leaf, value)
     elif value.requires_grad:
-        leaf = torch.autograd.graph.get_gradient_edge(argument)
+        leaf = get_gradient_edge(argument)
     elif value._base is None:
         argument = argument.detach()
     storage = base.storage
@@ -266,23 +267,9 @@ def _reject_base_read(recording: Recording, base_group: BaseGroup, results: list
 
 def _block_base_gradient(base_group: BaseGroup) -> None:
     """Exclude unwritten members from the base's gradient: each is a graph input of its own."""
-    for index, captured_input in base_group.members.items():
-        if (
-            index != base_group.group.root_member
-            and captured_input.leaf is not None
-            and not captured_input.has_own_edge
-        ):
-            captured_input.leaf.node.register_prehook(block_gradients)
-
-
-def has_other_grad_fn(argument: Any) -> bool:
-    """Return True if a tensor with its own gradient edge has a different `grad_fn` than at entry."""
-    grad_fn = argument.grad_fn
-    return grad_fn is not None and getattr(grad_fn, "_forward_cls", None) is not MakeNonLeaf
-
-
-def block_gradients(gradients: tuple[Any, ...]) -> tuple[None, ...]:
-    return (None,) * len(gradients)
+    for captured_input in base_group.members.values():
+        if isinstance(captured_input.leaf, GradientEdge):
+            captured_input.leaf.node.register_prehook(lambda gradients: (None,) * len(gradients))
 
 
 def _chain(base: Any, value: Any) -> tuple[ViewStep, ...]:

@@ -52,7 +52,7 @@ def set_from_tensor(recording: Recording, func: Any, args: tuple[Any, ...]) -> t
     if len(args) < 2 or not isinstance(args[1], torch.UntypedStorage):
         return func, args
     target, storage, *geometry = args
-    source = _tensor_on(recording, storage)
+    source = tensor_on(recording, storage)
     if not geometry:  # all of the storage, in one dimension
         geometry = [0, [storage.nbytes() // target.element_size()], [1]]
     return aten.set_.source_Tensor_storage_offset, (target, source, *geometry)
@@ -77,11 +77,6 @@ def _bytes_before(recording: Recording, storage: Storage) -> int:
     if not isinstance(original, torch.Tensor) or type(original) is FakeTensor:
         return -1
     return int(original.untyped_storage().nbytes())
-
-
-def record_untyped_resize(recording: Recording, storage: Any, size: Any) -> None:
-    """Record `tensor.untyped_storage().resize_(size)` before it happens."""
-    record_storage_resize(recording, _tensor_on(recording, storage), size)
 
 
 def record_data_assignment(recording: Recording, target: Any, source: Any) -> None:
@@ -139,7 +134,7 @@ def _contiguous_strides(size: Any) -> list[Any]:
     return strides
 
 
-def _tensor_on(recording: Recording, storage: Any) -> Any:
+def tensor_on(recording: Recording, storage: Any) -> Any:
     """Return a recorded tensor on the storage."""
     for tensor in recording.seen_tensors():
         if tensor.untyped_storage()._cdata == storage._cdata:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotlens.capture.events import Call
 from aotlens.capture.operators import aten
-from aotlens.capture.recorder import Call
 from aotlens.errors import with_location
 from aotlens.model.report import Span
 
