@@ -60,28 +60,19 @@ def reject_mixed_devices(nodes: Iterable[Node], inputs: Iterable[OpenInput]) -> 
     derived_from = dict(names)
     for node in nodes:
         operands = list(node.inputs())
-        argument_name = next(
-            (
-                derived_from[operand]
-                for operand in operands
-                if operand in derived_from and _has_array_on_cpu(operand)
-            ),
-            None,
-        )
-        if argument_name is not None:
-            derived_from[node] = argument_name
+        derived = [operand for operand in operands if operand in derived_from]
+        argument_names = [derived_from[operand] for operand in derived if _has_array_on_cpu(operand)]
+        if argument_names:
+            derived_from[node] = argument_names[0]
         if node.op is None or accepts_mixed_devices(node.op):
             continue
-        cpu = next(
-            (operand for operand in operands if operand in derived_from and is_array_on_cpu(operand.val)),
-            None,
-        )
-        gpu = next((operand for operand in operands if _is_on_gpu(operand.val)), None)
-        if cpu is not None and gpu is not None:
+        cpu = [operand for operand in derived if is_array_on_cpu(operand.val)]
+        gpu = [operand for operand in operands if _is_on_gpu(operand.val)]
+        if cpu and gpu:
             span = node.origin.location.innermost
             message = with_location(mixed_device_message(node.origin.op), span)
             advice = mixed_device_hint(
-                _describe_node(cpu, names, derived_from), _describe_node(gpu, names, {})
+                _describe_node(cpu[0], names, derived_from), _describe_node(gpu[0], names, {})
             )
             raise UserError(f"{message}: {advice}", span=span)
 

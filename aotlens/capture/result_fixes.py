@@ -63,8 +63,7 @@ def in_place_mask_value(
     target, *rest = args
     if target.val.is_contiguous() or isinstance(rest[0] if rest else None, Node):
         return as_boolean_mask(recording, recording.emit(functional, target, *rest, **kwargs))
-    stride = target.val.stride()
-    order = sorted(range(len(stride)), key=lambda dim: -stride[dim])
+    order = dimension_order(target.val)
     mask = recording.emit(functional, recording.emit(aten.permute.default, target, order), *rest, **kwargs)
     back = [order.index(dim) for dim in range(len(order))]
     return recording.emit(aten.permute.default, as_boolean_mask(recording, mask), back)

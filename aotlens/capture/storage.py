@@ -168,6 +168,11 @@ class StorageRange:
             (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)
         )
 
+    @property
+    def byte_range(self) -> tuple[int, int]:
+        """Its first byte, and the byte after its last one."""
+        return self.offset * self.element_bytes, (self.last + 1) * self.element_bytes
+
     def elements(self) -> set[int]:
         """Return the storage elements that the tensor contains."""
         positions = {self.offset}
@@ -177,8 +182,8 @@ class StorageRange:
 
     def contains(self, part: "StorageRange") -> bool:
         """Return True if another range lies on its elements; False for large ranges with gaps."""
-        inside = self.offset * self.element_bytes <= part.offset * part.element_bytes
-        inside &= (part.last + 1) * part.element_bytes <= (self.last + 1) * self.element_bytes
+        (first, end), (start, stop) = self.byte_range, part.byte_range
+        inside = first <= start and stop <= end
         if not inside or self.last + 1 - self.offset == prod(self.sizes):
             return inside
         exact = max(prod(self.sizes), prod(part.sizes)) <= EXACT_OVERLAP
@@ -220,10 +225,11 @@ def ranges_overlap(left: Any, right: Any) -> bool:
     counts = prod(left_range.sizes), prod(right_range.sizes)
     if 0 in counts:
         return False
-    if left_range.element_bytes != right_range.element_bytes:
-        return _bytes_meet(left_range, right_range)
-    if left_range.last < right_range.offset or right_range.last < left_range.offset:
+    (first, end), (start, stop) = left_range.byte_range, right_range.byte_range
+    if end <= start or stop <= first:
         return False
+    if left_range.element_bytes != right_range.element_bytes:
+        return True
     return max(counts) > EXACT_OVERLAP or bool(left_range.elements() & right_range.elements())
 
 
@@ -231,14 +237,3 @@ def contains_range(whole: Any, part: Any) -> bool:
     """Return True if a tensor lies on another's elements; False for large ones with gaps."""
     whole_range, part_range = storage_range_of(whole), storage_range_of(part)
     return whole_range is not None and part_range is not None and whole_range.contains(part_range)
-
-
-def _bytes_meet(left: StorageRange, right: StorageRange) -> bool:
-    (first, last), (start, end) = (
-        (
-            storage_range.offset * storage_range.element_bytes,
-            (storage_range.last + 1) * storage_range.element_bytes,
-        )
-        for storage_range in (left, right)
-    )
-    return first < end and start < last

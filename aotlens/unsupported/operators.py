@@ -41,7 +41,7 @@ CASES = (
     ),
     Case(
         "out-strides",
-        "`{operator}` to an input of another size, whose strides are then not contiguous",
+        "`{operator}` to a tensor of another size, whose strides are then not contiguous",
         "create a new tensor",
     ),
     Case(

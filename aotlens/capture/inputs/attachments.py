@@ -3,7 +3,7 @@
 Invariant: a function that would leave any of them on the caller's tensors is rejected by name.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -52,18 +52,17 @@ def _pop_gradients(captured_input: OpenInput) -> bool:
 
     Autograd puts them on the argument, on the leaf that it was computed from, or on the caller's own tensor.
     """
-    has_gradient = False
-    for tensor in _possible_leaves(captured_input):
-        if isinstance(tensor, torch.Tensor) and tensor.is_leaf and type(tensor.grad) is FakeTensor:
-            tensor.grad, has_gradient = None, True
-    return has_gradient
-
-
-def _possible_leaves(captured_input: OpenInput) -> Iterator[Any]:
-    """Yield what may be a leaf of the input; asking a view of a detached tensor would be an error."""
-    if captured_input.is_leaf or not captured_input.requires_grad:
-        yield captured_input.argument
-    yield from (captured_input.leaf, captured_input.free_tensor)
+    candidates = [captured_input.leaf, captured_input.free_tensor]
+    if captured_input.is_leaf or not captured_input.requires_grad:  # asking a view of a detached tensor fails
+        candidates.append(captured_input.argument)
+    with_gradient = [
+        tensor
+        for tensor in candidates
+        if isinstance(tensor, torch.Tensor) and tensor.is_leaf and type(tensor.grad) is FakeTensor
+    ]
+    for tensor in with_gradient:
+        tensor.grad = None
+    return bool(with_gradient)
 
 
 def _reject_attributes(recorder: Recorder, captured_input: OpenInput) -> None:

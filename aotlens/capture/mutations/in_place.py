@@ -228,22 +228,12 @@ def _in_target_dtype(recording: Recording, call: Write, target: Any, value: Node
     if value.val.shape != target.shape:
         raise unsupported("write-of-other-size", recording.span, operator=call.name)
     if target.shape != before:
-        _lay_out(recording, call, target, value)
+        if torch.Tag.pointwise in call.func.tags and target.stride() != value.val.stride():
+            raise unsupported("out-strides", recording.span, operator=call.name)
         record_resize(recording, target)
     if value.val.dtype == target.dtype:
         return value
     return recording.emit(aten._to_copy.default, value, dtype=target.dtype)
-
-
-def _lay_out(recording: Recording, call: Write, target: Any, value: Node) -> None:
-    """Lay out a resized `out=` of a pointwise operator like its result, which fake kernels omit."""
-    strides = value.val.stride()
-    if torch.Tag.pointwise not in call.func.tags or target.stride() == strides:
-        return
-    if recording.tracked(target).storage.inputs:
-        raise unsupported("out-strides", recording.span, operator=call.name)
-    with torch.no_grad():
-        target.as_strided_(target.shape, strides)
 
 
 def record_resize(recording: Recording, target: Any) -> None:

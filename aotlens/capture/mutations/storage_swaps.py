@@ -112,8 +112,7 @@ def _after_set(recording: Recording, call: Write) -> Tracked:
     tracked = recording.tracked(target)
     recording.note_metadata_mutation(tracked.storage, recording.new_write(tracked.chain))
     if not rest:
-        node = recording.emit(aten.empty.memory_format, [0], dtype=target.dtype, device=target.device)
-        return Tracked(Storage(node, node.val), (), node, 0)
+        raise unsupported("foreign-storage", recording.span)
     source, *geometry = rest
     node, tracked = recording.node_of(source), recording.tracked(source)
     if not geometry:
