@@ -8,7 +8,7 @@ from aotlens.analysis.input_reads import is_used_between
 from aotlens.capture.events import EventKind
 from aotlens.capture.invalid_views import grad_fn_of
 from aotlens.capture.records import AutogradChange
-from aotlens.capture.storage import Write, repeated_dims, span_of_writes
+from aotlens.capture.storage import Write, repeated_dims, span_of_writes, view_base
 from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
 from aotlens.unsupported import unsupported
@@ -87,7 +87,7 @@ def _check_recorded_write(diff: InputDiff) -> None:
         base = diff.written
         gains_gradient = diff.requires_grad and not diff.input.requires_grad
         lost = gains_gradient and (_has_flat_base(diff) or base.requires_grad or not base.has_new_grad_fn)
-        if lost or (diff.input.has_own_edge and diff.input.has_new_grad_fn):
+        if lost or (diff.input.has_own_edge and view_base(diff.argument).grad_fn is not diff.input.grad_fn):
             # autograd does not know the overlapping inputs as views of one tensor
             raise _error("recorded-write-to-overlapping-input", diff, None)
     is_recorded = diff.seen_by_autograd and diff.value is not None and diff.base is None
