@@ -93,7 +93,7 @@ def _app_texts(report: Report, target: Target) -> Iterator[str]:
     assert partition is not None
     assert steps is not None
     yield from _texts(overview(report, target).facts)
-    yield from _texts([saved.totals(target), kernels.kernel_totals(target), memory.memory_total(target)])
+    yield from _texts([saved.total_line(target), kernels.kernel_totals(target), memory.memory_total(target)])
     for listing in (
         saved.saved_listing(target),
         saved.recomputed_listing(target),

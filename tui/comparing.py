@@ -16,8 +16,8 @@ from aotlens.view.tabs.side_by_side import (
     side_details,
     side_listing,
     side_names,
-    step_lines,
     step_listing,
+    step_peak_lines,
     summary_lines,
 )
 from tui.keys import bind
@@ -92,7 +92,7 @@ class ComparisonScreen(Screen[None]):
             return
         self.query_one("#side-title", Static).update(Text(step_peak_text(step), no_wrap=True))
         self.query_one(VirtualTable).show(step_listing(step.lines))
-        self.query_one(LineList).show(tuple(step_lines(step)))
+        self.query_one(LineList).show(tuple(step_peak_lines(step)))
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         if event.sender.id == "side-table":

@@ -11,7 +11,7 @@ from aotlens.model.spans import line_of, shown_path
 from aotlens.view.partition.saved import name_with_node
 from aotlens.view.quantities import counted, human_bytes, human_us, signed, signed_bytes, signed_us
 
-__all__ = ["Total", "line_facts", "line_label", "line_weights", "node_text", "saved_text", "totals"]
+__all__ = ["Total", "differing_totals", "line_facts", "line_label", "line_weights", "node_text", "saved_text"]
 
 MARKS = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -27,7 +27,7 @@ class Total:
     is_more: bool
 
 
-def totals(change: TargetChange) -> Iterator[Total]:
+def differing_totals(change: TargetChange) -> Iterator[Total]:
     """Yield the figures of a target that differ."""
     old, new = change.before, change.after
     rows = (

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from aotlens.compare.difference import NodeChange, ReportChange, TargetChange
 from aotlens.compare.step import StepChange, part_cells, step_gpu_text, step_peak_text
-from aotlens.compare.words import line_label, line_weights, node_text, saved_text, totals
+from aotlens.compare.words import differing_totals, line_label, line_weights, node_text, saved_text
 from aotlens.model.report import Diagnostic
 from aotlens.model.spans import location
 from aotlens.view.quantities import target_summary
@@ -58,7 +58,7 @@ def _step(change: StepChange) -> Iterator[str]:
 def _target(target: TargetChange) -> Iterator[str]:
     yield f"**`{target.qualname}`**"
     yield ""
-    rows = tuple(totals(target))
+    rows = tuple(differing_totals(target))
     if rows:
         yield "| | before | after | |"
         yield "|---|---:|---:|---:|"

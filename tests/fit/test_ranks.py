@@ -8,7 +8,7 @@ import pytest
 from aotlens.fit.ring import ring_seconds
 from aotlens.model.codec import loads
 from aotlens.model.fit import Distribution, FitCollective, RankFit, UnevenShard
-from aotlens.view.step_memory.ranks import collectives_summary, difference_lines
+from aotlens.view.step_memory.ranks import collectives_summary, rank_difference_lines
 from aotlens.view.tabs.fit import fit_notes
 from tests.command import aotlens
 from tests.fit.sample import sample_fit
@@ -174,7 +174,7 @@ def test_words_of_ranks_that_differ() -> None:
     )
     calls = (FitCollective("all_reduce", 1 << 20, 3, 8, "backward", milliseconds=2.5),)
     distribution = Distribution(8, ranks, calls, 300.0)
-    assert list(difference_lines(distribution)) == [
+    assert list(rank_difference_lines(distribution)) == [
         "rank 0 needs the most: 2.0 KiB more at its peak than rank 7",
         "  `head.weight`, [10, 4] in all, is not split evenly: [2, 4] on rank 0, [0, 4] on rank 7",
     ]
@@ -184,7 +184,7 @@ def test_words_of_ranks_that_differ() -> None:
         "Ranks",
         "rank 0: 4.0 KiB at the peak",
         "rank 7: 2.0 KiB at the peak",
-        *(line.strip() for line in difference_lines(distribution)),
+        *(line.strip() for line in rank_difference_lines(distribution)),
         collectives_summary(distribution),
         "3 × 1.0 MiB  2.5 ms  all_reduce, backward, 8 ranks  no line of yours",
     ]

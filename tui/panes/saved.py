@@ -17,7 +17,7 @@ from aotlens.view.tabs.saved import (
     recomputed_listing,
     saved_details,
     saved_listing,
-    totals,
+    total_line,
 )
 from aotlens.view.tabs.selection import selection_line
 from aotlens.view.tabs.tradeoffs import tradeoff_lines
@@ -73,7 +73,7 @@ class SavedPane(Pane):
         partition = subject.target.partition
         self.saved = by_bytes(partition.saved) if partition else ()
         self.recomputed = largest_recomputed(partition) if partition else ()
-        self.query_one("#saved-total", LineList).show((totals(subject.target),))
+        self.query_one("#saved-total", LineList).show((total_line(subject.target),))
         self.query_one("#saved-table", VirtualTable).show(saved_listing(subject.target))
         recomputed = self.query_one("#recomputed", VirtualTable)
         recomputed.show(recomputed_listing(subject.target))

@@ -14,8 +14,8 @@ from aotlens.view.tabs.side_by_side import (
     side_details,
     side_listing,
     side_names,
-    step_lines,
     step_listing,
+    step_peak_lines,
     summary_lines,
 )
 from aotlens.view.tabs.source.files import SourceStore
@@ -80,7 +80,7 @@ def _step(step: StepChange, encoder: Encoder) -> Json:
         for name, title, parts in (("kinds", "by kind", step.kinds), ("lines", "by line", step.lines))
     ]
     choice: dict[str, object] = {"kind": "choice", "items": items, "first": 1}
-    blocks: list[object] = [encoder.lines_block(step_lines(step)), choice]
+    blocks: list[object] = [encoder.lines_block(step_peak_lines(step)), choice]
     return {
         "title": STEP_MEMORY,
         "address": "step",

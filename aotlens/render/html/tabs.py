@@ -35,7 +35,7 @@ from aotlens.view.tabs.memory import (
 )
 from aotlens.view.tabs.overview.actions import action_lines
 from aotlens.view.tabs.overview.screen import ACTIONS, BLOCKERS, COSTLY, FOUND, SAVED, STEPS, overview, titled
-from aotlens.view.tabs.ranks import RANKS, rank_lines
+from aotlens.view.tabs.ranks import RANKS, rank_tab_lines
 from aotlens.view.tabs.saved import (
     by_bytes,
     largest_recomputed,
@@ -43,7 +43,7 @@ from aotlens.view.tabs.saved import (
     recomputed_listing,
     saved_details,
     saved_listing,
-    totals,
+    total_line,
 )
 from aotlens.view.tabs.source.marks import all_diagnostics
 from aotlens.view.tabs.tables.rows import Line
@@ -101,7 +101,7 @@ class _Tabs:
 
     def ranks(self) -> Iterator[Json]:
         if self.report.ranks is not None:
-            yield self._lines(rank_lines(self.report.ranks))
+            yield self._lines(rank_tab_lines(self.report.ranks))
 
     def dynamo(self) -> Iterator[Json]:
         if self.report.dynamo is not None:
@@ -127,7 +127,7 @@ class _Tabs:
 
     def saved(self) -> Iterator[Json]:
         target, partition = self.target, self.target.partition
-        yield self._lines([totals(target)])
+        yield self._lines([total_line(target)])
         dear = by_bytes(partition.saved) if partition else ()
         yield self.encoder.table(
             saved_listing(target), [self._details(saved_details(row, target)) for row in dear]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from aotlens.compare.difference import NodeChange, ReportChange, TargetChange
-from aotlens.compare.words import line_label, line_weights, node_text, saved_text, totals
+from aotlens.compare.words import differing_totals, line_label, line_weights, node_text, saved_text
 from aotlens.model.report import Target
 from aotlens.render.text.diagnostics import diagnostic_lines
 from aotlens.render.text.layout import Row, paragraph, rule, table
@@ -51,7 +51,7 @@ def _target_lines(target: TargetChange, width: int) -> Iterator[Text]:
             (total.name, f"{total.before} → {total.after}", total.change),
             ("cyan", "", "yellow" if total.is_more else "green"),
         )
-        for total in totals(target)
+        for total in differing_totals(target)
     ]
     yield from table(rows, width)
     if target.saved:

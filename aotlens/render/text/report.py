@@ -51,7 +51,7 @@ from aotlens.render.text.ledger import (
 from aotlens.render.text.logs import listed_target_lines, process_lines, unused_record_lines
 from aotlens.render.text.peak import memory_lines
 from aotlens.render.text.ranks import rank_lines
-from aotlens.render.text.stages import difference_lines
+from aotlens.render.text.stages import stage_difference_lines
 from aotlens.render.text.targets import main_targets, other_target_lines
 from aotlens.render.text.why import dynamo_lines, short_dynamo_lines
 from aotlens.view.origins import origin_rows, unknown_text
@@ -332,7 +332,7 @@ def _shown_stage(target: Target, name: str, width: int) -> list[Text] | None:
     both = parse_range(name)
     if both is not None:
         difference = stage_difference(target, *both)
-        return None if difference is None else list(difference_lines(difference))
+        return None if difference is None else list(stage_difference_lines(difference))
     if name == KERNELS:
         return list(fitted(kernel_lines(target, Page(width, target.file)), width)) or None
     if name == CUDA_GRAPH:

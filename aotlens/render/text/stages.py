@@ -12,7 +12,7 @@ from aotlens.view.stage_rows import summary
 STYLES = {"-": "red", "+": "green", "~": "yellow"}
 
 
-def difference_lines(difference: StageDifference) -> Iterator[Text]:
+def stage_difference_lines(difference: StageDifference) -> Iterator[Text]:
     """Yield a heading with the counts, then every change below its line of the user's."""
     yield Text.assemble(
         (f"{difference.before} → {difference.after}", "bold"), (f"  {summary(difference)}", "dim")

@@ -15,9 +15,9 @@ __all__ = [
     "collective_lines",
     "collective_words",
     "collectives_summary",
-    "difference_lines",
     "distribution_lines",
-    "rank_lines",
+    "rank_difference_lines",
+    "rank_fit_lines",
     "rank_words",
     "ranks_words",
 ]
@@ -74,7 +74,7 @@ def collective_words(row: FitCollective) -> str:
     return f"{row.op}, {row.phase}, {group}  {where}".rstrip()
 
 
-def difference_lines(distribution: Distribution) -> Iterator[str]:
+def rank_difference_lines(distribution: Distribution) -> Iterator[str]:
     """Yield which of the observed ranks needs the most memory, and which parameters are the cause."""
     rows = distribution.ranks
     if len(rows) < 2:
@@ -121,16 +121,16 @@ def _shape(shape: Sequence[int]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-def rank_lines(distribution: Distribution) -> Iterator[str]:
+def rank_fit_lines(distribution: Distribution) -> Iterator[str]:
     """Yield each observed rank, and how they differ."""
     yield from (rank_words(row) for row in distribution.ranks)
-    yield from difference_lines(distribution)
+    yield from rank_difference_lines(distribution)
 
 
 def distribution_lines(distribution: Distribution, *, is_full: bool = False) -> Iterator[str]:
     """Yield the ranks and the collectives as plain lines."""
     yield "Ranks"
-    yield from (f"  {line}" for line in rank_lines(distribution))
+    yield from (f"  {line}" for line in rank_fit_lines(distribution))
     yield ""
     yield collectives_summary(distribution)
     most = None if is_full else MOST_COLLECTIVES

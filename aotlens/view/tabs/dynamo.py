@@ -34,7 +34,7 @@ from aotlens.view.why import (
     unended_compilations,
 )
 
-__all__ = ["DYNAMO", "all_dynamo_lines", "dynamo_lines", "dynamo_part", "why_lines"]
+__all__ = ["DYNAMO", "all_dynamo_lines", "dynamo_part", "first_problem_lines", "why_lines"]
 
 DYNAMO = "Graph breaks and recompilations"
 MOST_PROBLEMS = 6
@@ -48,7 +48,7 @@ def dynamo_part(dynamo: Dynamo) -> Part:
     return Part(dynamo_summary(dynamo), "warning" if in_eager else "")
 
 
-def dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
+def first_problem_lines(dynamo: Dynamo) -> Iterator[Line]:
     """Yield a line for each of the first problems, without those that are normal in most programs."""
     to_fix = [problem for problem in problems(dynamo) if not problem.is_normal]
     for problem in to_fix[:MOST_PROBLEMS]:

@@ -15,7 +15,7 @@ from aotlens.view.quantities import human_bytes, percent
 from aotlens.view.step_memory.advice import ADVICE, advice_rows, plan_lines
 from aotlens.view.step_memory.failures import avoided_lines, match_lines
 from aotlens.view.step_memory.largest import largest_lines
-from aotlens.view.step_memory.ranks import collective_lines, collectives_summary, rank_lines, ranks_words
+from aotlens.view.step_memory.ranks import collective_lines, collectives_summary, rank_fit_lines, ranks_words
 from aotlens.view.step_memory.snapshots import snapshot_lines
 from aotlens.view.step_memory.step import (
     gpu_lines,
@@ -122,7 +122,7 @@ def _plan(fit: Fit) -> Iterator[Line]:
 def _distribution(distribution: Distribution) -> Iterator[Line]:
     """Yield the ranks and collectives of a distributed script; each collective leads to its line."""
     yield Line((Part("Ranks", "heading"),))
-    yield from (Line((Part(f"  {text}"),), wrap=True) for text in rank_lines(distribution))
+    yield from (Line((Part(f"  {text}"),), wrap=True) for text in rank_fit_lines(distribution))
     yield Line((Part(collectives_summary(distribution), "heading"),), wrap=True)
     for text, span in collective_lines(distribution.collectives, None):
         yield Line((Part(f"  {text}"),), _link(span))

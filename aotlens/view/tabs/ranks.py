@@ -13,13 +13,13 @@ from aotlens.view.quantities import counted, human_bytes, human_seconds
 from aotlens.view.ranks import difference_text, differing, mismatch_text, rank_names, ranks_summary
 from aotlens.view.tabs.tables.rows import Line, Link, Part
 
-__all__ = ["RANKS", "rank_lines"]
+__all__ = ["RANKS", "rank_tab_lines"]
 
 RANKS = "Ranks"
 MOST_ROWS = 20
 
 
-def rank_lines(ranks: Ranks) -> Iterator[Line]:
+def rank_tab_lines(ranks: Ranks) -> Iterator[Line]:
     """Mismatched collectives first, since they make a job hang; then everything else that is known."""
     yield Line((Part(ranks_summary(ranks), "ok" if ranks.agree else "warning"),))
     for mismatch in ranks.mismatches[:MOST_ROWS]:

@@ -182,7 +182,7 @@ def recomputed_listing(target: Target) -> Listing:
     return Listing(RECOMPUTED_COLUMNS, rows, empty, tuple(ordered), group_cells)
 
 
-def totals(target: Target) -> Line:
+def total_line(target: Target) -> Line:
     """Return the headline of the tab."""
     partition = target.partition
     if partition is None:

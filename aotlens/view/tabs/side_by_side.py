@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from aotlens.compare.difference import NodeChange
 from aotlens.compare.side_by_side import RowKind, SideBySide, SideLine, SideRow, TargetPair
 from aotlens.compare.step import StepChange, StepPart, part_cells, step_gpu_text, step_peak_text
-from aotlens.compare.words import line_facts, line_weights, node_text, saved_text, totals
+from aotlens.compare.words import differing_totals, line_facts, line_weights, node_text, saved_text
 from aotlens.model.report import Diagnostic
 from aotlens.model.spans import file_name, shown_path
 from aotlens.view.quantities import counted
@@ -17,8 +17,8 @@ __all__ = [
     "side_details",
     "side_listing",
     "side_names",
-    "step_lines",
     "step_listing",
+    "step_peak_lines",
     "summary_lines",
 ]
 
@@ -52,7 +52,7 @@ def pair_summary(pair: TargetPair) -> str:
         return PRESENCE[pair.presence]
     changed = len(changed_rows(pair))
     words = [f"{counted(changed, 'line')} {'differs' if changed == 1 else 'differ'}" if changed else NOTHING]
-    words += [f"{total.name} {total.change}" for total in totals(pair.change)]
+    words += [f"{total.name} {total.change}" for total in differing_totals(pair.change)]
     return " · ".join(words)
 
 
@@ -157,7 +157,7 @@ def summary_lines(pair: TargetPair, names: tuple[str, str]) -> Iterator[Line]:
     yield Line(
         (Part(f"{names[0]} → {names[1]}", "heading"), Part(f"  {pair_summary(pair)}", "dim")), wrap=True
     )
-    for total in totals(pair.change):
+    for total in differing_totals(pair.change):
         amounts = Part(f"{total.before:>12} → {total.after:<12}")
         role = "warning" if total.is_more else "ok"
         yield Line((Part(f"  {total.name:<24}", "dim"), amounts, Part(total.change, role)))
@@ -193,7 +193,7 @@ STEP_COLUMNS = (
 )
 
 
-def step_lines(step: StepChange) -> Iterator[Line]:
+def step_peak_lines(step: StepChange) -> Iterator[Line]:
     """Yield the peak of both steps, and whether they fit their GPU."""
     role = "warning" if step.after_bytes > step.before_bytes else "ok"
     yield Line((Part("peak  ", "dim"), Part(step_peak_text(step), role)), wrap=True)

@@ -282,13 +282,13 @@ def follow_lines(stage: str, name: str, lineage: Lineage) -> Iterator[Line]:
     start = joint[0] if stage == PARTITION else stage
     seen = False
     for step in lineage.steps(start, name):
-        yield from step_lines(step, stage, seen, lineage)
+        yield from lineage_step_lines(step, stage, seen, lineage)
         seen = seen or bool(step.nodes)
         if [step.stage] == joint and step.nodes and step.nodes[0] in lineage.fates:
             yield fate_line(step.nodes[0], stage, lineage)
 
 
-def step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[Line]:
+def lineage_step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[Line]:
     nodes, home = lineage.nodes(step.stage), lineage.target.file
     mark = Part(" ● " if step.stage == here else " ○ " if step.nodes else " · ", "accent")
     wide = stage_width(lineage)

@@ -7,7 +7,7 @@ from aotlens.model.report import Target
 from aotlens.model.stage_changes import StageDifference, parse_range, stage_difference
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.render.text.stages import difference_lines
+from aotlens.render.text.stages import stage_difference_lines
 from tests.engine import golden_functions
 
 
@@ -64,7 +64,7 @@ def test_the_wrapper_adds_its_steps() -> None:
 def test_lines_name_the_source_line() -> None:
     difference = stage_difference(real_target(), "captured", "functional")
     assert difference is not None
-    lines = [line.plain for line in difference_lines(difference)]
+    lines = [line.plain for line in stage_difference_lines(difference)]
     assert lines[0] == "captured → functional  1 replaced, 1 removed, 1 reading another value, 4 kept"
     assert lines[1].endswith("golden_functions.py:8: total.add_(x.detach())")
 

@@ -17,7 +17,7 @@ from aotlens.trace.listing import Limits
 from aotlens.trace.logs.reader import open_trace
 from aotlens.trace.partition_reasons import with_reasons
 from aotlens.trace.what_ifs import SolverRequest
-from aotlens.view.tabs.ranks import rank_lines
+from aotlens.view.tabs.ranks import rank_tab_lines
 from aotlens.view.tabs.tradeoffs import tradeoff_lines
 from aotlens.worker.protocol import TraceOptions
 from tests.tui.driving import drive, lines, rows
@@ -97,7 +97,7 @@ def test_the_overview_and_the_page_show_ranks() -> None:
 
     drive(scenario, AotlensApp("logs", report=of_ranks))
     assert of_ranks.ranks is not None
-    linked = [line for line in rank_lines(of_ranks.ranks) if "`partial`" in line.text]
+    linked = [line for line in rank_tab_lines(of_ranks.ranks) if "`partial`" in line.text]
     assert [span.line for span in linked[0].link.primary] == [19, 18]
     page = html_page(of_ranks, "logs")
     assert "slowest is rank 0" in page

@@ -13,12 +13,12 @@ from aotlens.view.names import first_names, node_in_phase
 from aotlens.view.origins import unknown_text
 from aotlens.view.partition.saved import saved_total
 from aotlens.view.quantities import call_count, counted, human_bytes, human_ms, per_call
-from aotlens.view.tabs.dynamo import DYNAMO, dynamo_lines, dynamo_part
+from aotlens.view.tabs.dynamo import DYNAMO, dynamo_part, first_problem_lines
 from aotlens.view.tabs.ledger import sites_link
 from aotlens.view.tabs.overview.actions import action_lines, diagnostic_lines
 from aotlens.view.tabs.overview.gpu import blocker_lines, costly_lines, gpu_parts
 from aotlens.view.tabs.overview.largest import MOST_SAVED, alive_lines, memory_plot, peak_link, saved_lines
-from aotlens.view.tabs.ranks import RANKS, rank_lines
+from aotlens.view.tabs.ranks import RANKS, rank_tab_lines
 from aotlens.view.tabs.tables.rows import VERDICT_ROLES, Jump, Line, Link, Part
 from aotlens.view.tabs.tradeoffs import tradeoff_lines
 from aotlens.view.tabs.wrapper import ordered_steps
@@ -124,7 +124,7 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
         further_facts=(mode, *ledger, *further) if is_traced else (),
         changed=changed,
         saved=tuple(saved_lines(target)),
-        steps=tuple(step_lines(target)),
+        steps=tuple(wrapper_step_lines(target)),
         applied=sum(step.applied for step in ordered_steps(target.wrapper)),
         actions=tuple(action_lines(report, target)),
         diagnostics=tuple(diagnostic_lines(report, target)),
@@ -132,7 +132,7 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
         blockers=tuple(blocker_lines(target.cuda_graph, target)),
         below=(
             dynamo_section(report),
-            titled(RANKS, tuple(rank_lines(report.ranks)) if report.ranks is not None else ()),
+            titled(RANKS, tuple(rank_tab_lines(report.ranks)) if report.ranks is not None else ()),
             titled("Live memory", tuple(memory_plot(target))),
             tradeoff_lines(partition) if partition is not None else (),
             titled("Alive at the peak", tuple(alive_lines(target))),
@@ -142,7 +142,7 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
 
 def dynamo_section(report: Report) -> tuple[Line, ...]:
     """Graph breaks and recompilations of the whole script."""
-    return titled(DYNAMO, tuple(dynamo_lines(report.dynamo))) if report.dynamo is not None else ()
+    return titled(DYNAMO, tuple(first_problem_lines(report.dynamo))) if report.dynamo is not None else ()
 
 
 def spaced(sections: Sequence[tuple[Line, ...]]) -> tuple[Line, ...]:
@@ -295,7 +295,7 @@ def memory_fact(memory: Memory, target: Target) -> Line:
     return fact("peak", size, Part(node, "name"), Part(where, "place"), link=peak_link(memory))
 
 
-def step_lines(target: Target) -> Iterator[Line]:
+def wrapper_step_lines(target: Target) -> Iterator[Line]:
     if target.wrapper is None:
         return
     steps = ordered_steps(target.wrapper)
