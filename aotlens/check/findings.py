@@ -21,7 +21,7 @@ from aotlens.diagnostics.ignores import Ignore, covers, parse_ignores, unknown_c
 from aotlens.model.report import Diagnostic, Target
 from aotlens.model.spans import own_first
 
-__all__ = ["Checked", "CheckedTarget", "Finding", "judge"]
+__all__ = ["Checked", "CheckedTarget", "Finding", "check_traces"]
 
 FAULT_OF_OURS = "AL911"
 """The code of a failed trace that is a bug of aotlens."""
@@ -41,7 +41,7 @@ class _Comment:
         return True
 
 
-def judge(traced: Sequence[Traced]) -> Checked:
+def check_traces(traced: Sequence[Traced]) -> Checked:
     """Return all findings of the traces and the resulting exit code."""
     comments = _Comments()
     reported: list[Finding] = []

@@ -151,7 +151,7 @@ def forward_graph_outputs(joint: JointProgram) -> tuple[ProgramOutput, ...]:
     return (*before, *user_outputs, *after)
 
 
-def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[ProgramOutput, ...]:
+def gradient_outputs(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[ProgramOutput, ...]:
     """Return one gradient or None per input (several for a subclass), then those of output leaves."""
     defined = [out for out in joint.gradients if isinstance(out.slot, Gradient)]
     by_index: dict[int, list[ProgramOutput]] = {}
@@ -179,7 +179,7 @@ def joint_convention(joint: JointProgram) -> Convention:
     first, tangents = primals(joint), _tangents(joint)
     states = (*joint.program.inputs_of(RngState), *joint.program.inputs_of(BackwardRngState))
     inputs = (*first, *tangents, *states)
-    outputs = (*forward_graph_outputs(joint), *(gradients(joint, first) if joint.training else ()))
+    outputs = (*forward_graph_outputs(joint), *(gradient_outputs(joint, first) if joint.training else ()))
     nodes = reachable([out.value for out in outputs], joint.program.nodes)
     program = Program("joint", inputs, nodes, outputs, returns_list=joint.training)
     return _convention(program, _names(joint, inputs), joint.program)
@@ -197,7 +197,7 @@ def joint_module(joint: JointProgram) -> fx.GraphModule:
         first = primals(joint)
         states = [name for name in convention.names if not name.startswith(("primals", "tangents"))]
         tangents = len(convention.names) - len(first) - len(states)
-        output_counts = (len(forward_graph_outputs(joint)), len(gradients(joint, first)))
+        output_counts = (len(forward_graph_outputs(joint)), len(gradient_outputs(joint, first)))
         set_joint_signature(module, len(first), tangents, output_counts, states)
     return module
 
@@ -248,7 +248,8 @@ def backward_convention(joint: JointProgram, backward: Program) -> Convention:
     sizes = [graph_input for graph_input in saved if not isinstance(graph_input.node.val, torch.Tensor)]
     inputs = (*sizes, *(graph_input for graph_input in saved if graph_input not in sizes), *tangents)
     values = {out.slot: out.value for out in backward.outputs}
-    outputs = tuple(replace(out, value=values.get(out.slot, out.value)) for out in gradients(joint, first))
+    gradients = gradient_outputs(joint, first)
+    outputs = tuple(replace(out, value=values.get(out.slot, out.value)) for out in gradients)
     input_names = [
         names.get(id(graph_input.node), torch_name(graph_input.node)) for graph_input in inputs[: len(saved)]
     ]

@@ -80,7 +80,7 @@ def build_joint(
     return JointProgram(
         captured=captured,
         meta=meta,
-        recorded=Snapshot(builder).take(_known_tensors(captured, meta)),
+        recorded=Snapshot(builder).take(_tensors_read_later(captured, meta)),
         builder=builder,
         program=Program("joint", inputs, nodes, joint_outputs),
         changed_inputs=frozenset(_changed_inputs(captured, meta)),
@@ -136,7 +136,7 @@ def _changed_inputs(captured: Captured, meta: ViewAndMutationMeta) -> Iterator[i
             yield from (id(old) for old, new in zip(before, after, strict=True) if old is not new)
 
 
-def _known_tensors(captured: Captured, meta: ViewAndMutationMeta) -> Iterator[Any]:
+def _tensors_read_later(captured: Captured, meta: ViewAndMutationMeta) -> Iterator[Any]:
     """Yield the tensors whose state later stages read: outputs, inputs, and bases of regenerated outputs."""
     yield from (value for value in captured.outputs if isinstance(value, torch.Tensor))
     yield from (captured_input.argument for captured_input in captured.inputs if captured_input.is_tensor)

@@ -18,7 +18,7 @@ from aotlens.joint.convention import (
     backward_tangents,
     forward_graph_outputs,
     forward_inputs,
-    gradients,
+    gradient_outputs,
     joint_module,
     primals,
 )
@@ -70,7 +70,7 @@ def partition_with(
     name = getattr(function, "__name__", type(function).__name__)
     forward_module, backward_module = _two_modules(answer, name)
     read = _read_forward(joint, inputs, forward_module, name)
-    count = len(gradients(joint, primals(joint)))
+    count = len(gradient_outputs(joint, primals(joint)))
     backward_nodes, grads = _read_backward(joint, count, backward_module, read, name)
     whole = _with_nodes_of(joint, read, backward_nodes, grads)
     saved = (ProgramInput(node, SavedInput(node.name)) for node in read.saved)
@@ -164,7 +164,7 @@ def _with_nodes_of(
     """Return the joint program with the nodes of the function's graphs."""
     values = {out.slot: value for out, value in zip(forward_graph_outputs(joint), read.results, strict=True)}
     if joint.training:
-        slots = [out.slot for out in gradients(joint, primals(joint))]
+        slots = [out.slot for out in gradient_outputs(joint, primals(joint))]
         values |= dict(zip(slots, grads, strict=True))
     outputs = tuple(ProgramOutput(values[out.slot], out.slot) for out in joint.program.outputs)
     aliases = tuple(ProgramOutput(values[out.slot], out.slot) for out in joint.aliases)

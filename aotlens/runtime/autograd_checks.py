@@ -5,7 +5,7 @@ from aotlens.capture.records import Captured
 from aotlens.runtime.module_text import TextBuilder
 
 
-def reject_retain_grad(
+def reject_retain_grad_on_inputs(
     builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta, arguments: list[str]
 ) -> None:
     """Write the check that no caller called `retain_grad` on an input that autograd sees written to.

@@ -35,7 +35,7 @@ def of_this_mode(tensor):
 
 
 @dataclass(frozen=True, slots=True)
-class Modes:
+class LineModes:
     """The modes under which a line of `call` runs."""
 
     grad: bool
@@ -82,16 +82,16 @@ def reject_other_mode(builder: TextBuilder, captured: Captured, arguments: list[
         )
 
 
-def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[Modes, list[Modes]]:
+def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[LineModes, list[LineModes]]:
     """Return the modes at an output's base, then those of each view of its chain.
 
     An output without a gradient follows its caller's grad mode; one without a `grad_fn` gets none through its
     views.
     """
-    caller = Modes(captured.grad_enabled, captured.inference_mode)
+    caller = LineModes(captured.grad_enabled, captured.inference_mode)
     all_alike = info.geometry is not None or info.tensor.is_inference()
     if all_alike and not captured.inference_mode and is_created_under_inference_mode(captured, info.tensor):
-        inside = Modes(False, True)
+        inside = LineModes(False, True)
         return inside, [inside] * len(info.chain)
     starts_after = info.viewed_without_grad and not info.raises_on_use
     in_recorded_modes = (
@@ -100,10 +100,10 @@ def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[Modes, li
     steps = []
     for step in info.chain:
         inference = caller.inference if step.inference is None else step.inference
-        step_modes = Modes(step.grad_enabled and not starts_after, inference)
+        step_modes = LineModes(step.grad_enabled and not starts_after, inference)
         steps.append(step_modes if in_recorded_modes or inference != caller.inference else caller)
     first = caller.grad and not (info.geometry is not None and info.viewed_without_grad)
-    return Modes(first, caller.inference), steps
+    return LineModes(first, caller.inference), steps
 
 
 def write_inference_tensors(builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta) -> None:

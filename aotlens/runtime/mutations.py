@@ -17,7 +17,7 @@ from aotlens.ir.slots import CurrentInput, SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.runtime.graph_text import records_nothing
-from aotlens.runtime.inference_tensors import Modes
+from aotlens.runtime.inference_tensors import LineModes
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.unsupported import unsupported
 
@@ -85,7 +85,7 @@ def write_data_copy(builder: TextBuilder, parts: Partitioned, info: InputAliasIn
     once = _without_repeats(captured_input.fake)
     line = f"{name}{once}.copy_(updated_{info.index}{once})"
     if info.seen_by_autograd:
-        with Modes(True, captured.inference_mode).block(builder, captured):
+        with LineModes(True, captured.inference_mode).block(builder, captured):
             builder.add(line)
     elif captured_input.argument.is_inference():  # eager allows what was recorded
         with builder.block("with torch.inference_mode():"):

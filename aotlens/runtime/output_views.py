@@ -21,7 +21,7 @@ from aotlens.ir.render import Names
 from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS, IntermediateBase, UserOutput
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.graph_text import chain_text, geometry_text, view_text
-from aotlens.runtime.inference_tensors import Modes, modes_of_views
+from aotlens.runtime.inference_tensors import LineModes, modes_of_views
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import at_other_version
 from aotlens.runtime.subclasses import output_name
@@ -86,7 +86,7 @@ def _shares_storage(parts: Partitioned, out: ProgramOutput, storage: StorageStat
     return tensor is not None and parts.joint.recorded.tracked(tensor).storage is storage
 
 
-Line = Callable[[Modes, str], None]
+Line = Callable[[LineModes, str], None]
 """Writes a line that runs under modes."""
 
 
@@ -98,11 +98,11 @@ class MultiOutputViews:
 
     def __init__(self, write: Line) -> None:
         self._write = write
-        self._latest: dict[tuple[Modes, str], tuple[str, set[int | None]]] = {}
+        self._latest: dict[tuple[LineModes, str], tuple[str, set[int | None]]] = {}
         """By modes and expression of a call: the name in `call` of the last one, and its results in use."""
         self._call_count = 0
 
-    def view(self, info: OutputAliasInfo, step: ViewStep, text: str, modes: Modes) -> str:
+    def view(self, info: OutputAliasInfo, step: ViewStep, text: str, modes: LineModes) -> str:
         """Return an output's view as an expression; `text` is the same with its own call of the operator."""
         call = text.removesuffix(f"[{step.result}]")
         if (
@@ -175,7 +175,7 @@ class OutputAliases:
             text += detach_text if info.detached_after == position else ""
         self._under(modes, f"{name} = {text}")
 
-    def _under(self, modes: Modes, line: str) -> None:
+    def _under(self, modes: LineModes, line: str) -> None:
         with modes.block(self._builder, self._captured):
             self._builder.add(line)
 

@@ -20,7 +20,7 @@ from aotlens.runtime.autograd.leaves import (
     write_leaves,
 )
 from aotlens.runtime.autograd.saved_tensors import check_hooks, without_hooks
-from aotlens.runtime.autograd_checks import reject_dual_tensors, reject_retain_grad
+from aotlens.runtime.autograd_checks import reject_dual_tensors, reject_retain_grad_on_inputs
 from aotlens.runtime.graph_text import call_graph, chain_text, geometry_text, inference_context
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.inference_tensors import Modes, reject_other_mode, write_inference_tensors
@@ -148,7 +148,7 @@ class WrapperText:
         guards.behind_dynamo &= not self._code.is_standalone
         guards.write()
         reject_other_mode(builder, captured, self.arguments)
-        reject_retain_grad(builder, captured, self._meta, self.arguments)
+        reject_retain_grad_on_inputs(builder, captured, self._meta, self.arguments)
         check_hooks(builder, self._parts, self._names)
         check_exportable(captured, self._code.is_standalone)
         self._has_seen = guards.has_seen

@@ -46,7 +46,7 @@ class Alignment:
     rows: tuple[AlignedRow, ...]
 
 
-def aligned(target: Target, before: str, after: str) -> Alignment | None:
+def aligned_stages(target: Target, before: str, after: str) -> Alignment | None:
     """Return the rows of two stages; None when the target lacks one of them."""
     comparison = compared(target, before, after)
     if comparison is None:

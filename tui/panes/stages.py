@@ -7,7 +7,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from aotlens.view.lineage import PARTITION, Lineage
-from aotlens.view.stage_rows import AlignedRow, Alignment, aligned
+from aotlens.view.stage_rows import AlignedRow, Alignment, aligned_stages
 from aotlens.view.tabs.drawn_graph.graph import first_operator, node_listing
 from aotlens.view.tabs.source.files import from_text
 from aotlens.view.tabs.stages import (
@@ -140,7 +140,7 @@ class StagesPane(Pane):
             return None
         parent = lineage.parent(name)
         if name not in self._alignments:
-            self._alignments[name] = aligned(self.subject.target, parent, name) if parent else None
+            self._alignments[name] = aligned_stages(self.subject.target, parent, name) if parent else None
         return self._alignments[name]
 
     def _open(self, name: str) -> None:

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from aotlens.check.files import SourceFile, find_files
-from aotlens.check.findings import judge
+from aotlens.check.findings import check_traces
 from aotlens.check.settings import SEVERITIES, Settings, check_codes, settings_for
 from aotlens.check.steps import find_step_files, measure_steps
 from aotlens.check.tracing import OnDone, Traced, trace_files
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     for file_trace in traced:
         if file_trace.failure is not None and file_trace.failure.traceback and arguments.format == "text":
             say(file_trace.failure.traceback.rstrip())
-    checked = judge(traced)
+    checked = check_traces(traced)
     _show(checked, arguments)
     return checked.exit_code
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from aotlens.model.report import Stage, Target
 from aotlens.render.html.encode import Encoder, Json
 from aotlens.view.lineage import PARTITION, Lineage
-from aotlens.view.stage_rows import aligned
+from aotlens.view.stage_rows import aligned_stages
 from aotlens.view.tabs.drawn_graph.boxes import Box, graph_boxes
 from aotlens.view.tabs.drawn_graph.graph import (
     StageIndex,
@@ -104,7 +104,7 @@ def _stage(name: str, lineage: Lineage, encoder: Encoder) -> dict[str, object]:
         caption, table = stage_caption(name, lineage, None), encoder.table(fate_listing(lineage))
         return {"name": name, "title": name, "blocks": [encoder.lines_block([caption]), table], "texts": []}
     parent, stage = lineage.parent(name), lineage.stages[name]
-    alignment = aligned(target, parent, name) if parent else None
+    alignment = aligned_stages(target, parent, name) if parent else None
     caption = stage_caption(name, lineage, alignment)
     text = encoder.text(stage.text)
     if alignment is None:

@@ -15,7 +15,7 @@ from aotlens.session.run import run_to_end, seed_random_numbers
 from aotlens.session.script.edited import importing_edited, load_edited
 from aotlens.session.script.source import new_module, run_script
 from aotlens.session.trials.fix_trials import OUTCOME, TrialJob
-from aotlens.session.trials.recorded_calls import Recorder, compare
+from aotlens.session.trials.recorded_calls import Recorder, compare_runs
 from aotlens.torch_api.inductor.compile import with_eager_random_numbers
 
 __all__ = ["main", "run_job"]
@@ -55,7 +55,7 @@ def run_job(job: TrialJob) -> dict[str, Any]:
         reference.write_bytes(pickle.dumps((recorder.leaves, recorder.calls)))
     else:
         leaves, calls = pickle.loads(reference.read_bytes())
-        comparison = encode_record(compare(Recorder(leaves, calls), recorder))
+        comparison = encode_record(compare_runs(Recorder(leaves, calls), recorder))
     dynamo = log.dynamo()
     return {
         "exit_code": end.exit_code,

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from aotlens.torch_api.patches.compilers import WRAP_COMPILED
 from aotlens.torch_api.patches.scopes import patched
 
-__all__ = ["Comparison", "Recorder", "compare"]
+__all__ = ["Comparison", "Recorder", "compare_runs"]
 
 MOST_ELEMENTS = 1 << 16
 """The limit of elements per tensor; larger tensors are sampled evenly."""
@@ -139,7 +139,7 @@ class Comparison:
     """Functions that only one of the runs compiles separately."""
 
 
-def compare(reference: Recorder, recorder: Recorder) -> Comparison:
+def compare_runs(reference: Recorder, recorder: Recorder) -> Comparison:
     """Compare what both runs compiled; buffers that only the second run has are ignored."""
     both = {name for name in reference.calls if name in recorder.calls}
     unmatched = sorted((set(reference.calls) | set(recorder.calls)) - both)
