@@ -23,7 +23,7 @@ from aotlens.runtime.autograd.saved_tensors import check_hooks, without_hooks
 from aotlens.runtime.autograd_checks import reject_dual_tensors, reject_retain_grad_on_inputs
 from aotlens.runtime.graph_text import call_graph, chain_text, geometry_text, inference_context
 from aotlens.runtime.guards import Guards
-from aotlens.runtime.inference_tensors import Modes, reject_other_mode, write_inference_tensors
+from aotlens.runtime.inference_tensors import LineModes, reject_other_mode, write_inference_tensors
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import (
     check_saved_aliases,
@@ -244,7 +244,7 @@ class WrapperText:
         instead = {name: f"{name}.detach()" for name in without} | self._viewed_without_gradient(without)
         inputs = ", ".join(instead.get(name, name) for name in passed)
         line = f"{', '.join(results)} = {self._apply()}({inputs})"
-        grad_mode = Modes(True, self._captured.inference_mode).block(self._builder, self._captured)
+        grad_mode = LineModes(True, self._captured.inference_mode).block(self._builder, self._captured)
         with without_hooks(self._builder, self._parts), grad_mode:
             self._builder.add(line)
 
