@@ -23,6 +23,8 @@ from aotlens.torch_api.inductor.compile import inductor_settings, third_party_in
 from aotlens.torch_api.rng import functionalizes_rng
 from aotlens.torch_api.saved_tensor_hooks import graph_module_hooks, has_saved_tensor_hooks
 
+__all__ = ["CallModes", "environment_lines", "option_lines"]
+
 
 @dataclass(frozen=True, slots=True)
 class CallModes:
@@ -45,9 +47,6 @@ class CallModes:
             stack.callback(set_modes, current_modes())
             set_modes(self.modes)
             yield
-
-
-__all__ = ["environment_lines", "option_lines"]
 
 
 def option_lines(options: CompileOptions) -> Iterator[str]:

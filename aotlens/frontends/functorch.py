@@ -31,6 +31,8 @@ from aotlens.torch_api.modes import (
 )
 from aotlens.unsupported import unsupported
 
+__all__ = ["POSITIONAL", "Decompositions", "Entries", "Request", "aot_function", "compiled_function"]
+
 Decompositions = dict[Any, Callable[..., Any]]
 
 CALL_REJECTIONS = (AssertionError, RuntimeError, TypeError, ValueError)
@@ -285,5 +287,3 @@ POSITIONAL = (
 
 
 compiled_function = aot_function
-
-__all__ = ["POSITIONAL", "Decompositions", "Entries", "Request", "aot_function", "compiled_function"]

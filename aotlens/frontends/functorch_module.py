@@ -14,6 +14,8 @@ from aotlens.partition.graph_modules import default_partition
 from aotlens.torch_api.dynamo.state import is_dynamo_compiling
 from aotlens.torch_api.fake.tensors import FakeTensor
 
+__all__ = ["aot_autograd", "aot_module", "aot_module_simplified", "compiled_module"]
+
 
 class TrainingModes:
     """Whether each submodule is in train mode; ten times cheaper than walking over the submodules."""
@@ -126,5 +128,3 @@ def _are_real(args: Sequence[Any]) -> bool:
 
 
 compiled_module = aot_module
-
-__all__ = ["aot_autograd", "aot_module", "aot_module_simplified", "compiled_module"]

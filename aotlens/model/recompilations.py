@@ -5,7 +5,7 @@ from typing import Literal
 
 from aotlens.model.source import Span
 
-__all__ = ["Cause", "CauseKind"]
+__all__ = ["AxisKind", "Cause", "CauseKind", "Forecast", "ForecastAxis", "ForecastCall", "Remedy"]
 
 CauseKind = Literal[
     "size",  # a tensor has another size
@@ -49,8 +49,6 @@ class Cause:
     against: str = ""
     """The compilation whose guards the call nearly passes: `0/1`."""
 
-
-__all__ = ["AxisKind", "Forecast", "ForecastAxis", "ForecastCall", "Remedy", "RemedyKind"]
 
 AxisKind = Literal[
     "size", "rank", "length", "dtype", "number", "value", "None", "requires_grad", "mode", "repeat", "asked"

@@ -5,6 +5,8 @@ from typing import Literal
 
 from aotlens.model.source import Site
 
+__all__ = ["CacheAnswer", "Known", "Origin", "SideEffect", "SideEffectHandling"]
+
 SideEffectHandling = Literal["bound", "set"]
 
 
@@ -37,8 +39,6 @@ class CacheAnswer:
     cold_ms: float | None = None
     """On a hit, the compile time without the cache."""
 
-
-__all__ = ["Known", "Origin"]
 
 Known = Literal["logged", "derived", "unknown"]
 """`logged`: torch wrote it; `derived`: computed from torch's records; `unknown`: neither."""

@@ -40,7 +40,7 @@ from aotlens.view.quantities import (
 )
 from aotlens.view.recompiled_values import recompiled_values, value_words
 
-__all__ = ["cache_text", "detail_lines", "timings_text"]
+__all__ = ["ATTENTION", "Closing", "closing_lines", "closing_text", "print_closing", "timings_text"]
 
 _NAME = " " * 6
 _DETAIL_INDENT = " " * 10
@@ -85,8 +85,6 @@ def _graph_text(target: Target) -> str:
     saved = f", saves {human_bytes(target.partition.saved_bytes)}" if target.partition else ""
     return f"{target.name}{compilation}, {signature(target)}: {target.mode}, {graph_counts(target)}{saved}"
 
-
-__all__ = ["ATTENTION", "Closing", "closing_lines", "closing_text", "print_closing"]
 
 ATTENTION = ("Not compiled", "Differs from eager", "Not verified", "Recompiled")
 """The sections above the functions, about code that needs attention."""

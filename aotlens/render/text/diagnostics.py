@@ -14,6 +14,8 @@ from aotlens.model.spans import location, own_first, source_line, text_of
 from aotlens.render.text.layout import Page, paragraph, wrapped
 from aotlens.view.quantities import counted, multiplied
 
+__all__ = ["diagnostic_lines", "diagnostic_list"]
+
 SEVERITY_STYLES = {"error": "bold red", "warning": "bold yellow", "information": "bold blue", "hint": "dim"}
 
 
@@ -61,8 +63,6 @@ def _fix(fix: Fix) -> str:
         return f"{fix.title}: `{texts[0]}`"
     return fix.title
 
-
-__all__ = ["diagnostic_list"]
 
 _FEW = 5
 _SEVERITIES = tuple(SEVERITY_STYLES)

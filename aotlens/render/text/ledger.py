@@ -23,6 +23,17 @@ from aotlens.view.ledger import (
 from aotlens.view.quantities import counted, human_bytes
 from aotlens.view.shorten import end_cut
 
+__all__ = [
+    "guard_lines",
+    "input_lines",
+    "input_summary",
+    "operator_lines",
+    "output_lines",
+    "output_summary",
+    "side_effect_lines",
+    "site_lines",
+]
+
 DETAIL = " " * 6
 FEW = 5
 """Rows of a list on a short page."""
@@ -152,8 +163,6 @@ def _folded_row(group: Fold[Input]) -> Row:
     index = str(first.index) if not group.times else "…"
     return Row((index, group.label, tensor_text(first.tensor), what), ("dim", "", "", "dim"))
 
-
-__all__ = ["input_summary", "output_summary"]
 
 _FEW_INPUTS = 8
 _FEW_OUTPUTS = 6

@@ -44,7 +44,7 @@ from aotlens.view.why import (
     unended_compilations,
 )
 
-__all__ = ["fix_lines", "fix_summary_lines", "fixable_line", "rejected_fix_lines"]
+__all__ = ["dynamo_lines", "print_why", "short_dynamo_lines", "why_text"]
 
 _INDENT = "     "
 
@@ -83,8 +83,6 @@ def rejected_fix_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
         line = f"{entry.function}, `{entry.target}`: {entry.fix.title}: {entry.rejected}"
         yield from paragraph(line, page.width, "  ", "dim")
 
-
-__all__ = ["dynamo_lines", "print_why", "short_dynamo_lines", "why_text"]
 
 MOST_PROBLEMS = 7
 MOST_LINES = 3
