@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 from aotlens._version import __version__
 from aotlens.disk_cache import Store, digest, open_store
 
-__all__ = ["FirstAnswer", "Replayed", "answer_first"]
+__all__ = ["LENGTH", "FirstAnswer", "Replayed", "answer_first"]
 
 KIND = "lsp-initialize"
 LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)[ \t]*\r?\n\Z", re.IGNORECASE)

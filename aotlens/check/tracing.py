@@ -16,7 +16,7 @@ from aotlens.worker.answers import AnswerStore, open_answer_store
 from aotlens.worker.client import Job, WorkerClient
 from aotlens.worker.protocol import Answer, TraceRequest
 
-__all__ = ["Traced", "trace_files"]
+__all__ = ["OnDone", "Traced", "trace_files"]
 
 OnDone = Callable[[SourceFile], None]
 

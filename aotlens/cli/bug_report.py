@@ -27,7 +27,7 @@ from aotlens.view.quantities import human_bytes, limit_text
 from aotlens.worker.protocol import TraceOptions
 from aotlens.worker.stacks import is_user_file
 
-__all__ = ["BugReport", "Program", "collect", "written"]
+__all__ = ["BugReport", "Program", "collect", "json_file", "written"]
 
 TIME_LIMIT_S = 600.0
 LARGEST_INLINE = 40_000

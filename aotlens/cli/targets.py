@@ -13,6 +13,7 @@ __all__ = [
     "TargetName",
     "add_allow_unverified",
     "add_compile_options",
+    "add_gpu",
     "add_policy",
     "add_project_options",
     "add_target",

@@ -14,7 +14,7 @@ from aotlens.compare.step import StepChange, step_change
 from aotlens.compare.weights import Weights, weights_by_line
 from aotlens.model.report import Report, Span, Target
 
-__all__ = ["SideBySide", "SideLine", "SideRow", "TargetPair", "side_by_side"]
+__all__ = ["RowKind", "SideBySide", "SideLine", "SideRow", "TargetPair", "side_by_side"]
 
 RowKind = Literal["same", "changed", "added", "removed"]
 

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 
-__all__ = ["CODE_PHASES", "DYNAMO", "FIRST_RUN", "OTHER", "Clock"]
+__all__ = ["CODE_PHASES", "DYNAMO", "FIRST_RUN", "OTHER", "PHASES", "Clock"]
 
 DYNAMO, GUARDS, BACKEND, AOT = "Dynamo", "guards", "backend", "AOT"
 INDUCTOR, KERNELS, LOADING = "Inductor", "C++ and Triton", "loading code"

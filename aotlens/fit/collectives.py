@@ -18,7 +18,7 @@ from aotlens.torch_api.fake.process_groups import finished, group_ranks
 from aotlens.torch_api.operators import pytree
 from aotlens.view.ranks import rank_names
 
-__all__ = ["CollectiveCall", "Communication"]
+__all__ = ["CollectiveCall", "Communication", "OperatorCall"]
 
 NAMESPACES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor"})
 WAIT = "_c10d_functional::wait_tensor"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aotlens.fixes.source import Function, Source
 from aotlens.model.source import Edit, Span
 
-__all__ = ["CompileSite", "calls_of", "compile_sites", "dynamic_edit", "parameter_names"]
+__all__ = ["CompileSite", "argument_of", "calls_of", "compile_sites", "dynamic_edit", "parameter_names"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from aotlens.torch_api.dynamo.state import skip_frame_in_dynamo
 from aotlens.torch_api.patches.compilers import WRAP_COMPILED
 from aotlens.torch_api.patches.scopes import patched
 
-__all__ = ["Probe", "ScriptIsDone", "with_eager_backend"]
+__all__ = ["Probe", "ScriptIsDone", "names_of", "with_eager_backend"]
 
 MOST_CALLS = 4
 """The limit of calls of one function while another compiled one has not been called."""

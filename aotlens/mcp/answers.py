@@ -15,6 +15,7 @@ from aotlens.model.source import Outcome
 __all__ = [
     "ApplyFixAnswer",
     "DiffAnswer",
+    "FitAnswer",
     "InspectAnswer",
     "NumberedFix",
     "TargetOverview",

@@ -6,6 +6,7 @@ from typing import Literal
 __all__ = [
     "ApplyFixRequest",
     "DiffRequest",
+    "FitRequest",
     "InspectRequest",
     "Part",
     "TargetRequest",

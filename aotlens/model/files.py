@@ -6,7 +6,7 @@ from aotlens.errors import ReportError, UserError
 from aotlens.model.codec import loads
 from aotlens.model.report import Report, Target
 
-__all__ = ["load_report"]
+__all__ = ["described", "load_report", "same_capture"]
 
 
 def load_report(file: str | Path) -> Report:

@@ -100,6 +100,7 @@ from aotlens.model.target_records import (
 )
 
 __all__ = [
+    "AFTER",
     "SCHEMA",
     "Base",
     "BlockerEffect",

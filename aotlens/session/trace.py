@@ -39,7 +39,7 @@ from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import TraceOptions, TraceRequest
 from aotlens.worker.requests import ProgressFunction
 
-__all__ = ["trace"]
+__all__ = ["forget_loaded_modules", "trace"]
 
 
 _OVERRIDES = ("`save:", "`recompute:")

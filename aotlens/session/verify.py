@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aotlens.compiled import Compiled
     from aotlens.verify.targets import Checked
 
-__all__ = ["Verifier"]
+__all__ = ["OnMismatch", "Verifier"]
 
 CALLS = 4
 """The limit of calls per target that are compared until one of them is compared completely."""

@@ -9,7 +9,7 @@ from aotlens.trace.graphs.records import Graph, GraphNode
 from aotlens.trace.graphs.tensor_text import Hints, tensor_of
 from aotlens.trace.source.lines import Locate, span_of
 
-__all__ = ["stages_of", "wrapper_of"]
+__all__ = ["POST_GRAD", "stages_of", "wrapper_of"]
 
 _ADDED = "added by torch, which notes no line of yours for it"
 

@@ -22,6 +22,7 @@ __all__ = [
     "call_rows",
     "failed_guards",
     "forecast_summary",
+    "recompiling",
     "remedy_words",
 ]
 

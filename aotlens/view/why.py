@@ -52,6 +52,7 @@ __all__ = [
     "dynamo_counts",
     "dynamo_summary",
     "miss_words",
+    "other_constants",
     "problems",
     "process_words",
     "unended_compilations",

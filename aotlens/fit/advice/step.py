@@ -12,6 +12,7 @@ from aotlens.fixes.source import Source
 from aotlens.model.source import Edit, Span
 
 __all__ = [
+    "INDENT",
     "TrainingStep",
     "backward_calls",
     "backward_ordinal",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["missing_gpu_reason", "missing_value_reason"]
+__all__ = ["EMULATED_GPU", "missing_gpu_reason", "missing_value_reason", "without_fake_option"]
 
 NO_GPU = (
     "Torch not compiled with CUDA enabled",

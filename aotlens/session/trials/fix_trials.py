@@ -24,7 +24,7 @@ from aotlens.model.dynamo import Dynamo
 from aotlens.session.job_folder import PRINTED, read_answer, write_job
 from aotlens.view.quantities import clock, counted
 
-__all__ = ["FixTrials", "TrialJob", "load_trial_run", "proposed_count", "read_texts", "try_fixes"]
+__all__ = ["OUTCOME", "FixTrials", "TrialJob", "load_trial_run", "proposed_count", "read_texts", "try_fixes"]
 
 OUTCOME = "outcome.json"
 LEAST_SECONDS = 120.0

@@ -15,7 +15,7 @@ from aotlens.model.report import Site, Span
 from aotlens.model.spans import source_line
 from aotlens.trace.graphs.records import GraphNode, Line
 
-__all__ = ["Locate", "enclosing_name", "qualified_name", "site_of", "span_of", "whole_line"]
+__all__ = ["Locate", "enclosing_name", "first_spans", "qualified_name", "site_of", "span_of", "whole_line"]
 
 Locate = Callable[[Line, GraphNode | None], Span]
 """Returns the span of a logged line on this machine; the node identifies the expression."""

@@ -18,6 +18,7 @@ from aotlens.view.quantities import change_text, counted, human_bytes, human_flo
 from aotlens.view.tabs.tables.rows import Line, Part
 
 __all__ = [
+    "MARK",
     "Offer",
     "checkpoint_fix",
     "checkpoint_offers",
