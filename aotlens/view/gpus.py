@@ -1,6 +1,7 @@
 """The GPUs that a user can choose, for pickers that load no engine.
 
-Invariant: names and figures are those of `aotlens/codegen/gpu/targets.py`; a test compares them.
+Invariant: names and figures are those of `aotlens/codegen/gpu/targets.py`; a test compares them. They are
+repeated because `view` imports nothing from the engine.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 Invariant: every figure comes from the document that the row names, as dense rates (vendors also publish rates
 for matrices of which half is zero). Rates outside of the matrix units are derived from the clock and the
 architecture's lanes; tests compare them with the published rates, and the table with torch's data sheets and
-Triton's profiler where these have the GPU.
+Triton's profiler where these have the GPU.  `aotlens/view/gpus.py` repeats names, architectures and sizes.
 """
 
 import difflib
