@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.torch_api.fake.tensors import (
     FakeTensor,
     FakeTensorMode,
@@ -25,6 +24,7 @@ from aotlens.torch_api.fake.tensors import (
 )
 from aotlens.torch_api.modes import TorchDispatchMode, without_modes
 from aotlens.torch_api.operators import OpOverload, pytree
+from aotlens.torch_api.replacements import Replacement, replacing
 
 __all__ = ["KnownIntegers", "reading_without_values"]
 

@@ -26,7 +26,6 @@ from torch.optim.optimizer import (
 
 import aotlens
 from aotlens.capture.provenance.frames import user_frames
-from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.fit.collectives import Communication, OperatorCall
 from aotlens.fit.floor import UndividedCall, is_cast, is_undivided
 from aotlens.fit.library_workspaces import LibraryWorkspaces
@@ -49,6 +48,7 @@ from aotlens.torch_api.fake.tensors import (
 )
 from aotlens.torch_api.modes import TorchDispatchMode, is_hidden_from_user_modes
 from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.replacements import replacing
 
 __all__ = ["Observer", "StorageLife", "observing_memory"]
 
@@ -389,7 +389,7 @@ def observing_memory(observer: Observer | None = None) -> Iterator[Observer]:
         register_module_parameter_registration_hook(observer.module_registers),
         register_module_buffer_registration_hook(observer.module_registers),
     )
-    resize = Replacement(*storage_resize_patch(observer.storage_resized))
+    resize = storage_resize_patch(observer.storage_resized)
     rng, copies = rng_state_reads(observer.rng_state_is_read), module_copies(observer.module_registers)
     try:
         with replacing(resize), replacing(rng), replacing(copies), observer:

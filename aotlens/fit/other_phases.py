@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 import torch
 
-from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.fit.saved_files import SavedFiles
+from aotlens.torch_api.replacements import Replacement, replacing
 
 __all__ = ["OtherPhases", "observing_saves"]
 

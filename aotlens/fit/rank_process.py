@@ -12,7 +12,6 @@ from typing import Any
 import torch
 import torch.multiprocessing
 
-from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.errors import UserError
 from aotlens.fit.job import FitJob
 from aotlens.torch_api.fake.process_groups import (
@@ -21,6 +20,7 @@ from aotlens.torch_api.fake.process_groups import (
     is_distributed_available,
     missing_launcher_patches,
 )
+from aotlens.torch_api.replacements import Replacement, replacing
 
 __all__ = ["acting_as_rank", "observing_gathered_parameters"]
 
@@ -31,7 +31,7 @@ def acting_as_rank(job: FitJob) -> Iterator[None]:
     with ExitStack() as stack:
         if is_distributed_available():
             for patch in _patches(job):
-                stack.enter_context(replacing(Replacement(*patch)))
+                stack.enter_context(replacing(patch))
         if job.rank is not None:
             set_rank_variables(job.rank, job.world_size)
         yield
@@ -42,16 +42,16 @@ def observing_gathered_parameters(gathered: Callable[[torch.Tensor], None]) -> I
     """Call `gathered` with each tensor that FSDP2 allocates for a gathered parameter."""
     with ExitStack() as stack:
         for patch in gathered_parameter_patches(gathered):
-            stack.enter_context(replacing(Replacement(*patch)))
+            stack.enter_context(replacing(patch))
         yield
 
 
-def _patches(job: FitJob) -> Iterator[tuple[Any, str, Any, str]]:
+def _patches(job: FitJob) -> Iterator[Replacement]:
     rank = job.rank
     run = _needs_ranks(job) if rank is None else _in_this_process(job, rank)
     why = "runs the function in this process, as the rank that is observed"
-    yield torch.multiprocessing, "spawn", run, why
-    yield torch.multiprocessing, "start_processes", run, why
+    yield Replacement(torch.multiprocessing, "spawn", run, why)
+    yield Replacement(torch.multiprocessing, "start_processes", run, why)
     if rank is None:
         yield from missing_launcher_patches(lambda: _raise_missing_ranks(job, "joins a process group", "N"))
     else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.offline.context import Replacement
+from aotlens.torch_api.replacements import Replacement
 
 __all__ = ["module_copies", "rng_state_reads"]
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.offline.context import Replacement
 from aotlens.gpu_emulation.operator_kernels import overriding_kernels
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.modes import keys_without_cuda_autocast
 from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.replacements import Replacement
 
 
 def _names(text: str) -> tuple[str, ...]:

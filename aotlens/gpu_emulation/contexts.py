@@ -10,12 +10,7 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.offline.context import (
-    Replacement,
-    forget_devices,
-    replacing,
-    without_parent_emulation,
-)
+from aotlens.codegen.gpu.offline.context import forget_devices, without_parent_emulation
 from aotlens.codegen.gpu.offline.device_guard import ensure_cuda_guard
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.gpu_emulation.autocast import autocast_replacements, cuda_autocast
@@ -29,6 +24,7 @@ from aotlens.torch_api.fake.gpu import missing_gpu_patches, optimizer_setup_patc
 from aotlens.torch_api.fake.kernels import forget_results
 from aotlens.torch_api.fake.tensors import FakeTensorMode
 from aotlens.torch_api.modes import TorchDispatchMode, construct_on_cpu_first
+from aotlens.torch_api.replacements import replacing
 
 __all__ = ["emulating"]
 
@@ -44,7 +40,7 @@ def emulating(gpu: str | None, fake: bool) -> Iterator[None]:
                 stack.enter_context(_entered_mode(DeviceMode()))
         elif not torch.cuda.is_available():
             for patch in reject_fake_cuda_patches():
-                stack.enter_context(replacing(Replacement(*patch)))
+                stack.enter_context(replacing(patch))
         if fake:
             for replacement in fake_script_replacements():
                 stack.enter_context(replacing(replacement))
@@ -56,7 +52,7 @@ def emulating(gpu: str | None, fake: bool) -> Iterator[None]:
 def _entered_mode(mode: TorchDispatchMode) -> Iterator[None]:
     with ExitStack() as stack:
         for row in optimizer_setup_patches(mode):
-            stack.enter_context(replacing(Replacement(*row)))
+            stack.enter_context(replacing(row))
         stack.enter_context(mode)
         yield
 
@@ -71,7 +67,7 @@ def _emulated_gpu(gpu: str, with_cpu: bool) -> Iterator[None]:
         transfer_replacements(),
         autocast_replacements(with_cpu),
         launch_replacements(),
-        (Replacement(*row) for row in missing_gpu_patches()),
+        missing_gpu_patches(),
     )
     with ExitStack() as stack:
         for replacement in [replacement for table in tables for replacement in table]:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from aotlens.codegen.gpu.offline.context import Replacement
 from aotlens.torch_api.fake.tensors import FakeTensor, without_fake_mode
+from aotlens.torch_api.replacements import Replacement
 
 _apply: Callable[..., Any] = vars(torch.nn.Module)["_apply"]
 _iterate: Callable[..., Any] = torch.utils.data.DataLoader.__iter__

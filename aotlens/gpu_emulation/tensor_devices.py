@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.offline.context import Replacement
 from aotlens.torch_api.fake.tensors import FakeTensor
+from aotlens.torch_api.replacements import Replacement
 from aotlens.torch_api.transforms import unwrap_functorch
 from aotlens.unsupported import unsupported
 

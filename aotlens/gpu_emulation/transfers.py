@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from aotlens.capture.operators import aten
-from aotlens.codegen.gpu.offline.context import Replacement
 from aotlens.errors import UserError
 from aotlens.gpu_emulation.tensor_devices import CPU, GPU, checked_device, is_on_gpu, mark_device
 from aotlens.torch_api.fake.gpu import transfer_to_cpu
 from aotlens.torch_api.fake.tensors import FakeTensor
+from aotlens.torch_api.replacements import Replacement
 
 _to: Any = torch.Tensor.to
 _type: Any = torch.Tensor.type

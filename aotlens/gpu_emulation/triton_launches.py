@@ -13,10 +13,10 @@ import torch
 from aotlens.codegen.gpu.interpreter.process import interpreter
 from aotlens.codegen.gpu.interpreter.records import MESSAGES, Finding, UserLaunch
 from aotlens.codegen.gpu.interpreter.transfer import write_bytes
-from aotlens.codegen.gpu.offline.context import Replacement
 from aotlens.errors import UserError
 from aotlens.gpu_emulation.tensor_devices import is_on_gpu, script_running
 from aotlens.torch_api.fake.tensors import FakeTensor
+from aotlens.torch_api.replacements import Replacement
 from aotlens.torch_api.triton import triton_source
 from aotlens.unsupported import unsupported
 

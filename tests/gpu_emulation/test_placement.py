@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from aotlens.codegen.gpu.offline.context import Replacement
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.errors import UnsupportedError, UserError
 from aotlens.gpu_emulation.autocast import autocast_replacements
@@ -21,6 +20,7 @@ from aotlens.gpu_emulation.cuda_queries import script_replacements
 from aotlens.gpu_emulation.tensor_devices import device_replacements
 from aotlens.gpu_emulation.transfers import transfer_replacements
 from aotlens.torch_api.fake.gpu import missing_gpu_patches
+from aotlens.torch_api.replacements import Replacement
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
 
@@ -36,7 +36,7 @@ def with_gpu() -> Iterator[None]:
 def table() -> list[Replacement]:
     rows = [*script_replacements(find_target("h100")), *device_replacements(), *transfer_replacements()]
     rows += autocast_replacements(with_cpu=True)
-    return rows + [Replacement(*row) for row in missing_gpu_patches()]
+    return rows + list(missing_gpu_patches())
 
 
 def test_a_copy_of_a_whole_model_is_where_it_was() -> None:

@@ -20,11 +20,11 @@ from aotlens.codegen.gpu.cost_model.node_flops import (
     program_node_names,
 )
 from aotlens.codegen.gpu.cost_model.traffic import Traffic, flat, is_user_kernel
-from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.codegen.gpu.records import Access, KernelCall, NodeWork, NotFused
 from aotlens.errors import InternalError
 from aotlens.model.report import Phase
 from aotlens.torch_api.gpu import compiling_modules
+from aotlens.torch_api.replacements import Replacement, replacing
 
 LAST_SUM = "torch.sum"
 """How the wrapper finishes a reduction of which a kernel left partial sums, in f32."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aotlens.codegen.gpu.offline.context import Replacement, can_run_kernels, replacing
+from aotlens.codegen.gpu.offline.context import can_run_kernels
 from aotlens.codegen.gpu.records import Choice
 from aotlens.torch_api.gpu import compiling_modules
 from aotlens.torch_api.inductor.compile import filter_autotune_choices
+from aotlens.torch_api.replacements import Replacement, replacing
 
 ASSUMED = (
     "of a kernel that is chosen by running all choices (max-autotune), the first choice is shown, with the"

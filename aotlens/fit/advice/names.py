@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.fit.advice.jobs import EIGHT_BIT_MODULE, OUTCOME, NameFact, NamesJob, NamesOutcome
 from aotlens.fit.fake_values import reading_without_values
 from aotlens.fit.observer import observing_memory
@@ -27,6 +26,7 @@ from aotlens.session.compile_router import CompileRouter, intercepting_compile
 from aotlens.session.job_folder import read_job, save_answer
 from aotlens.session.run import run_to_end
 from aotlens.session.script.source import load_script, new_module, run_script
+from aotlens.torch_api.replacements import Replacement, replacing
 
 __all__ = ["main", "names_of"]
 

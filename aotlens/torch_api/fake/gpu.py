@@ -12,6 +12,8 @@ from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from aotlens.torch_api.replacements import Replacement
+
 __all__ = [
     "CPU",
     "device_for_autograd",
@@ -36,8 +38,8 @@ def emulates_gpu() -> bool:
     return bool(fake_gpu_state.have_no_gpu)
 
 
-def optimizer_setup_patches(mode: TorchDispatchMode) -> Iterator[tuple[Any, str, Any, str]]:
-    """Yield what makes Dynamo create the state of an optimizer in a mode: owner, name, new value, reason."""
+def optimizer_setup_patches(mode: TorchDispatchMode) -> Iterator[Replacement]:
+    """Yield what makes Dynamo create the state of an optimizer in a mode."""
     from torch._dynamo import utils  # seconds to import
     from torch._dynamo.variables import optimizer
 
@@ -51,8 +53,10 @@ def optimizer_setup_patches(mode: TorchDispatchMode) -> Iterator[tuple[Any, str,
         return utils.get_static_address_type(tensor) is not None
 
     why = "Dynamo runs this part of the script itself, with all modes off"
-    yield optimizer.OptimizerVariable, "call_method", call_method, why
-    yield optimizer, "_is_static_for_cudagraphs", is_static, "would load what records CUDA graphs"
+    yield Replacement(optimizer.OptimizerVariable, "call_method", call_method, why)
+    yield Replacement(
+        optimizer, "_is_static_for_cudagraphs", is_static, "would load what records CUDA graphs"
+    )
 
 
 def device_for_autograd(fake: Any) -> torch.device:
@@ -92,8 +96,8 @@ def with_original_device(args: Any, kwargs: Any) -> Any:
     }
 
 
-def missing_gpu_patches() -> Iterator[tuple[Any, str, Any, str]]:
-    """Yield what lets fake CUDA tensors run a backward without a GPU: owner, name, new value, reason.
+def missing_gpu_patches() -> Iterator[Replacement]:
+    """Yield what lets fake CUDA tensors run a backward without a GPU.
 
     To Python and to the dispatcher such a tensor is on the GPU.  Autograd's C++ sees `cpu`: its engine
     rejects a device that is absent, and ends the process in a build without CUDA.
@@ -116,10 +120,12 @@ def missing_gpu_patches() -> Iterator[tuple[Any, str, Any, str]]:
         return run(self, func, types, args, with_original_device(args, kwargs or {}))
 
     why = "autograd's C++ gets the device `cpu`"
-    yield FakeTensorMode, "dispatch", dispatched_in, "and would make what it derives from that on the CPU"
-    yield fake_gpu_state, "have_no_gpu", True, why
-    yield FakeTensor, "__torch_dispatch__", classmethod(dispatched), why
-    yield module, "_DISPATCH_META_HANDLERS", {**handlers, query: answer}, why
+    yield Replacement(
+        FakeTensorMode, "dispatch", dispatched_in, "and would make what it derives from that on the CPU"
+    )
+    yield Replacement(fake_gpu_state, "have_no_gpu", True, why)
+    yield Replacement(FakeTensor, "__torch_dispatch__", classmethod(dispatched), why)
+    yield Replacement(module, "_DISPATCH_META_HANDLERS", {**handlers, query: answer}, why)
     merge = FakeTensor._find_common_device
 
     def common_device(func: Any, flat_args: Any) -> tuple[torch.device, bool]:
@@ -130,7 +136,7 @@ def missing_gpu_patches() -> Iterator[tuple[Any, str, Any, str]]:
         has_only_numbers = False
         return gpu, has_only_numbers  # `capture/device_checks.py` rejects what a GPU would reject
 
-    yield (
+    yield Replacement(
         FakeTensor,
         "_find_common_device",
         staticmethod(common_device),
@@ -139,16 +145,18 @@ def missing_gpu_patches() -> Iterator[tuple[Any, str, Any, str]]:
     yield from fake_cuda_without_driver()
 
 
-def fake_cuda_without_driver() -> Iterator[tuple[Any, str, Any, str]]:
-    """Yield what keeps fake CUDA tensors from initialising a device: owner, name, new value, reason."""
+def fake_cuda_without_driver() -> Iterator[Replacement]:
+    """Yield what keeps fake CUDA tensors from initialising a device."""
     module: Any = sys.modules[FakeTensorMode.__module__]
     why = "fake CUDA tensors would initialise the device that is said to be available"
-    yield FakeTensorMode, "avoid_device_init", property(lambda mode: True), why
-    yield module, "init_gpu_context", lambda device: None, "before 2.12 a real tensor is made on it"
+    yield Replacement(FakeTensorMode, "avoid_device_init", property(lambda mode: True), why)
+    yield Replacement(
+        module, "init_gpu_context", lambda device: None, "before 2.12 a real tensor is made on it"
+    )
     yield from _cudnn_convolution_patches()
 
 
-def _cudnn_convolution_patches() -> Iterator[tuple[Any, str, Any, str]]:
+def _cudnn_convolution_patches() -> Iterator[Replacement]:
     """Yield what gives fake convolutions on CUDA the memory format of cuDNN's outputs.
 
     With cuDNN, `channels_last` of the input or of the weight is the format of the output.
@@ -167,8 +175,8 @@ def _cudnn_convolution_patches() -> Iterator[tuple[Any, str, Any, str]]:
             return determine(value, weight, backend)
         return _cudnn_memory_format(value, weight)
 
-    yield c, "_select_conv_backend", selected, "a build without cuDNN selects kernels of its own"
-    yield c, "_conv_determine_backend_memory_format", determined, "their results are contiguous"
+    yield Replacement(c, "_select_conv_backend", selected, "a build without cuDNN selects kernels of its own")
+    yield Replacement(c, "_conv_determine_backend_memory_format", determined, "their results are contiguous")
 
 
 def _cudnn_memory_format(value: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
@@ -178,8 +186,8 @@ def _cudnn_memory_format(value: torch.Tensor, weight: torch.Tensor) -> torch.mem
     return layouts.pop()
 
 
-def reject_fake_cuda_patches() -> Iterator[tuple[Any, str, Any, str]]:
-    """Yield what rejects fake CUDA tensors: owner, name, new value, reason."""
+def reject_fake_cuda_patches() -> Iterator[Replacement]:
+    """Yield what rejects fake CUDA tensors."""
     module: Any = sys.modules[FakeTensorMode.__module__]
     initialise = module.init_gpu_context
 
@@ -189,4 +197,4 @@ def reject_fake_cuda_patches() -> Iterator[tuple[Any, str, Any, str]]:
         initialise(device)
 
     why = "one that requires grad ends the process where no GPU is"
-    yield module, "init_gpu_context", no_context, why
+    yield Replacement(module, "init_gpu_context", no_context, why)

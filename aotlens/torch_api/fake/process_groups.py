@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from aotlens.torch_api.modes import without_modes
+from aotlens.torch_api.replacements import Replacement
 
 __all__ = [
     "fake_group_patches",
@@ -29,16 +30,15 @@ __all__ = [
 NEW_GROUP_OPTIONS = frozenset({"group_desc", "use_local_synchronization"})
 """Options of `new_group` that do not depend on the backend."""
 
-Patch = tuple[Any, str, Any, str]
-"""Owner, name, new value, reason."""
-
 
 def is_distributed_available() -> bool:
     """Return True if this build of torch has process groups."""
     return dist.is_available()
 
 
-def fake_group_patches(rank: int, world_size: int, check: Callable[[int, int], None]) -> Iterator[Patch]:
+def fake_group_patches(
+    rank: int, world_size: int, check: Callable[[int, int], None]
+) -> Iterator[Replacement]:
     """Yield what makes this process a rank of a fake process group.
 
     `check` receives the rank and the number of ranks that the script passes, -1 where it passes none, and
@@ -71,15 +71,15 @@ def fake_group_patches(rank: int, world_size: int, check: Callable[[int, int], N
     own_rank, own_size = rank, world_size
     why = "no other process exists to communicate with"
     for module in (dist, dist.distributed_c10d, dist.device_mesh):
-        yield module, "init_process_group", init_process_group, why
-        yield module, "new_group", fake_new_group, why
+        yield Replacement(module, "init_process_group", init_process_group, why)
+        yield Replacement(module, "new_group", fake_new_group, why)
     yield from _mesh_patches()
     yield from _random_patches()
     yield from _reducer_patches()
     yield from _ddp_compiler_patches()
 
 
-def missing_launcher_patches(fail: Callable[[], None]) -> Iterator[Patch]:
+def missing_launcher_patches(fail: Callable[[], None]) -> Iterator[Replacement]:
     """Yield what calls `fail`, which raises, where a script expects the variables of a launcher."""
     start = dist.init_process_group
 
@@ -96,29 +96,31 @@ def missing_launcher_patches(fail: Callable[[], None]) -> Iterator[Patch]:
         start(backend, init_method, *rest, **options)
 
     for module in (dist, dist.distributed_c10d):
-        yield module, "init_process_group", init_process_group, "torch would name a missing variable"
+        yield Replacement(
+            module, "init_process_group", init_process_group, "torch would name a missing variable"
+        )
 
 
-def _mesh_patches() -> Iterator[Patch]:
+def _mesh_patches() -> Iterator[Replacement]:
     """Yield what lets a device mesh read its ranks from tensors: its own, which need values."""
     from torch.distributed import device_mesh
 
     why = "ranks are values of tensors, which fake tensors do not have"
     for name in ("__init__", "__getitem__", "_flatten", "_unflatten", "_concatenate", "get_all_groups"):
         if (method := vars(device_mesh.DeviceMesh).get(name)) is not None:
-            yield device_mesh.DeviceMesh, name, _outside_modes(method), why
+            yield Replacement(device_mesh.DeviceMesh, name, _outside_modes(method), why)
     create = device_mesh.init_device_mesh
     for module in [each for each in sys.modules.values() if vars(each).get("init_device_mesh") is create]:
-        yield module, "init_device_mesh", _outside_modes(create), why
+        yield Replacement(module, "init_device_mesh", _outside_modes(create), why)
 
 
-def _random_patches() -> Iterator[Patch]:
+def _random_patches() -> Iterator[Replacement]:
     """Yield what lets random operators on DTensors run like those on other tensors."""
     from torch.distributed.tensor import _dispatch, _random
 
     for module in (_dispatch, _random):
         why = "fake tensors have no values that ranks could agree on"
-        yield module, "is_rng_supported_mesh", lambda mesh: False, why
+        yield Replacement(module, "is_rng_supported_mesh", lambda mesh: False, why)
 
 
 def _outside_modes(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,7 +132,7 @@ def _outside_modes(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _reducer_patches() -> Iterator[Patch]:
+def _reducer_patches() -> Iterator[Replacement]:
     """Yield what lets DistributedDataParallel's C++ run on fake tensors."""
     reducer_type: Any = vars(dist)["Reducer"]
     rebuild = reducer_type._rebuild_buckets
@@ -139,16 +141,22 @@ def _reducer_patches() -> Iterator[Patch]:
         with _RealIndices():
             return rebuild(reducer)
 
-    yield dist, "_verify_params_across_processes", lambda *args: None, "C++ reads sizes from a tensor"
-    yield reducer_type, "_rebuild_buckets", rebuild_buckets, "C++ reads the buckets' order from a tensor"
+    yield Replacement(
+        dist, "_verify_params_across_processes", lambda *args: None, "C++ reads sizes from a tensor"
+    )
+    yield Replacement(
+        reducer_type, "_rebuild_buckets", rebuild_buckets, "C++ reads the buckets' order from a tensor"
+    )
 
 
-def _ddp_compiler_patches() -> Iterator[Patch]:
+def _ddp_compiler_patches() -> Iterator[Replacement]:
     """Yield what makes Dynamo compile the parts of a model in DDP as it compiles others."""
     from torch._dynamo.backends.distributed import DDPOptimizer
 
     compile_parts: Any = DDPOptimizer.compile_fn
-    yield DDPOptimizer, "compile_fn", _outside_modes(compile_parts), "it calls the backend with modes on"
+    yield Replacement(
+        DDPOptimizer, "compile_fn", _outside_modes(compile_parts), "it calls the backend with modes on"
+    )
 
 
 class _RealIndices(TorchDispatchMode):
@@ -194,7 +202,7 @@ def group_ranks(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...
     return ()
 
 
-def gathered_parameter_patches(gathered: Callable[[torch.Tensor], None]) -> Iterator[Patch]:
+def gathered_parameter_patches(gathered: Callable[[torch.Tensor], None]) -> Iterator[Replacement]:
     """Yield what reports the tensor of each gathered parameter of FSDP2 when it is first allocated."""
     from torch.distributed.fsdp._fully_shard import _fsdp_param
 
@@ -207,10 +215,10 @@ def gathered_parameter_patches(gathered: Callable[[torch.Tensor], None]) -> Iter
             gathered(tensor)
 
     why = "a gathered parameter is an ordinary tensor"
-    yield _fsdp_param.FSDPParam, "init_all_gather_outputs", init_all_gather_outputs, why
+    yield Replacement(_fsdp_param.FSDPParam, "init_all_gather_outputs", init_all_gather_outputs, why)
 
 
-def storage_resize_patch(resized: Callable[[Any, int], None]) -> Patch:
+def storage_resize_patch(resized: Callable[[Any, int], None]) -> Replacement:
     """Return what reports each storage whose size changes, with its size before."""
     resize: Any = torch.UntypedStorage.resize_
 
@@ -220,7 +228,9 @@ def storage_resize_patch(resized: Callable[[Any, int], None]) -> Patch:
         resized(storage, before)
         return result
 
-    return torch.UntypedStorage, "resize_", resize_and_report, "allocates or frees memory without an operator"
+    return Replacement(
+        torch.UntypedStorage, "resize_", resize_and_report, "allocates or frees memory without an operator"
+    )
 
 
 def in_backward() -> bool:

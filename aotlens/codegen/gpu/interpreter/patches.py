@@ -17,9 +17,9 @@ from aotlens.codegen.gpu.interpreter.memory import Memory, checking
 from aotlens.codegen.gpu.interpreter.random_numbers import RandomNumbers
 from aotlens.codegen.gpu.interpreter.reductions import reduce_by_halves, scan_by_doubling
 from aotlens.codegen.gpu.interpreter.wrapper import uninitialised
-from aotlens.codegen.gpu.offline.context import Replacement
 from aotlens.codegen.gpu.offline.emulated_devices import NullContext
 from aotlens.torch_api.gpu import interpreting_modules
+from aotlens.torch_api.replacements import Replacement
 
 ACCESSES = (
     ("create_masked_load", "reads", 0, 1),

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,9 +20,9 @@ from aotlens.codegen.gpu.offline.emulated_devices import NullContext, driver_for
 from aotlens.codegen.gpu.offline.requirements import require_triton
 from aotlens.torch_api.fake.gpu import fake_cuda_without_driver
 from aotlens.torch_api.gpu import compiling_modules, forked_after_cuda
+from aotlens.torch_api.replacements import Replacement, replacing
 
 __all__ = [
-    "Replacement",
     "can_run_kernels",
     "cuda_queries",
     "forget_devices",
@@ -31,14 +30,11 @@ __all__ = [
     "is_local_gpu",
     "offline_gpu",
     "replacements",
-    "replacing",
     "without_parent_emulation",
 ]
 
 _LOCK = threading.RLock()
 """The replaced names belong to the whole process."""
-
-_MISSING = object()
 
 _emulations: list[tuple[int, ExitStack]] = []
 """By process, the contexts in which a script sees an emulated GPU."""
@@ -78,16 +74,6 @@ _CONFIG = {
     "triton.autotune_at_compile_time": False,  # would run kernels
     "triton.unique_user_kernel_names": True,  # user kernels are identified by name
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """One name that is replaced within the context."""
-
-    owner: Any
-    name: str
-    replacement: Any
-    reason: str
 
 
 def is_local_gpu(target: GpuTarget) -> bool:
@@ -210,26 +196,11 @@ def _driver_replacements(target: GpuTarget) -> Iterator[Replacement]:
         modules.constant_that_stays,
         "the values of a constant would be copied to the device",
     )
-    yield from (Replacement(*row) for row in fake_cuda_without_driver())
+    yield from fake_cuda_without_driver()
     yield Replacement(triton.runtime.driver, "_active", driver_for(target), "the real driver loads libcuda")
     yield Replacement(
         CudaDriver, "is_active", staticmethod(lambda: True), "every generated module looks for the driver"
     )
-
-
-@contextmanager
-def replacing(replacement: Replacement) -> Iterator[None]:
-    """Replace one name within the context."""
-    owner, name = replacement.owner, replacement.name
-    before = vars(owner).get(name, _MISSING)  # not getattr, which would unwrap static methods
-    setattr(owner, name, replacement.replacement)
-    try:
-        yield
-    finally:
-        if before is _MISSING:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
 
 
 def forget_devices() -> None:
