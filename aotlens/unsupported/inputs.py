@@ -95,12 +95,6 @@ CASES = (
         "pass the base too",
     ),
     Case(
-        "recorded-read-after-unrecorded-write",
-        "a read with a gradient of {inputs} after a write without one: a view of a tensor "
-        "that is no argument, beside another argument on its storage that is no view of it",
-        "clone one of them before the call",
-    ),
-    Case(
         "input-layout",
         "a {kind} tensor as the input `{input}`",
         "pass a dense tensor",
