@@ -200,14 +200,12 @@ def _strings(value: Any) -> tuple[str, ...] | None:
 
 
 def _bytes(value: Any) -> int | None:
-    if isinstance(value, str):
-        return size_bytes(value)
-    return value if _is_limit(value) and isinstance(value, int) else None
+    return size_bytes(value) if isinstance(value, str) else _count(value)
 
 
-def _is_limit(value: Any) -> bool:
-    """Return True for a number that can be a limit: not negative, and no `true` or `false` of TOML."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+def _count(value: Any) -> int | None:
+    """Return a number that can be a limit: whole, not negative, and no `true` or `false` of TOML."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _one_of(*values: str) -> Kind:
@@ -215,7 +213,7 @@ def _one_of(*values: str) -> Kind:
 
 
 _BYTES = Kind('bytes, as 1048576 or "64 MiB"', _bytes)
-_COUNT = Kind("a whole number", lambda value: value if _is_limit(value) and isinstance(value, int) else None)
+_COUNT = Kind("a whole number", _count)
 _CODES = {
     "select": Kind('a list of codes, as ["AL1", "AL301"]', _strings),
     "ignore": Kind('a list of codes, as ["AL1", "AL301"]', _strings),

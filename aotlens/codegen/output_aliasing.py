@@ -89,7 +89,7 @@ def outputs_in_cats(module: fx.GraphModule, visible: list[int]) -> list[int]:
     seen = {storage_source(results[index]) for index in visible}
     in_cats = []
     for index, result in enumerate(results):
-        if isinstance(result, fx.Node) and isinstance(result.meta.get("val"), torch.Tensor):
+        if _is_tensor(result):
             cats = _cats_of(result)
             if cats and (index in visible or cats & seen):
                 in_cats.append(index)

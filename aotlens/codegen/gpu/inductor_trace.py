@@ -71,12 +71,7 @@ class InductorTrace:
         """Record a launch of a generated kernel; without a name, of the one defined last."""
         name = name or next(reversed(self.defined))
         kernel = self.defined[name]
-        members = [
-            node
-            for scheduled in schedule
-            if hasattr(scheduled, "get_nodes")
-            for node in scheduled.get_nodes()
-        ]
+        members = _operations_of(schedule)
         origins = in_graph_order(origin for node in members for origin in node.node.origins)
         traffic = Traffic(self.modules)
         partial_sums, final_sums = traffic.partial_sum_accesses(kernel, len(self.calls))
@@ -94,12 +89,7 @@ class InductorTrace:
 
     def cpu_call(self, schedule: Any, name: str) -> None:
         """Record a call of a CPU kernel; it uses no GPU memory."""
-        members = [
-            node
-            for scheduled in schedule
-            if hasattr(scheduled, "get_nodes")
-            for node in scheduled.get_nodes()
-        ]
+        members = _operations_of(schedule)
         nodes = program_node_names(in_graph_order(origin for node in members for origin in node.node.origins))
         self.calls.append(KernelCall(name, self.phase, nodes, is_extern=True, on_cpu=True))
 
@@ -142,6 +132,16 @@ class InductorTrace:
         added = "" if nodes else _added(origins)
         self.rejections.note_call(id(self.modules.v.graph.scheduler), operations, len(self.calls))
         self.calls.append(KernelCall(name, self.phase, nodes, *account, added, is_extern))
+
+
+def _operations_of(schedule: Any) -> list[Any]:
+    """Return the scheduler's operations in a kernel; markers, such as of a reduction's end, have none."""
+    return [
+        operation
+        for scheduled in schedule
+        if hasattr(scheduled, "get_nodes")
+        for operation in scheduled.get_nodes()
+    ]
 
 
 def _computed(call: Any) -> list[fx.Node]:

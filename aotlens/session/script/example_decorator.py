@@ -42,7 +42,7 @@ def example(
     recorded = DecoratedExample(arguments, keywords, construct, span)
 
     def mark(decorated: Decorated) -> Decorated:
-        setattr(decorated, _ATTRIBUTE, (recorded, *_own_examples(decorated)))
+        setattr(decorated, _ATTRIBUTE, (recorded, *examples_of(decorated)))
         return decorated
 
     return mark
@@ -50,10 +50,6 @@ def example(
 
 def examples_of(decorated: object) -> tuple[DecoratedExample, ...]:
     """Return the examples of a decorated object, in source order; a subclass does not inherit them."""
-    return _own_examples(decorated)
-
-
-def _own_examples(decorated: object) -> tuple[DecoratedExample, ...]:
     examples: tuple[DecoratedExample, ...]
     if isinstance(decorated, type):
         examples = decorated.__dict__.get(_ATTRIBUTE, ())
