@@ -75,11 +75,9 @@ def option_lines(options: CompileOptions) -> Iterator[str]:
         options.lazy_backward,
     )
     yield f"{options.backend} {policy} {flags}"
-    config = dict(sorted(options.inductor_config))
-    yield fingerprint_text(config, _reject_function)
     if options.for_inductor:
         yield from _third_party_rules()
-        settings = {**inductor_settings(), **config}
+        settings = {**inductor_settings(), **dict(options.inductor_config)}
         if (
             settings.get("triton.cudagraphs") and torch.cuda.is_available()
         ):  # `reduce-overhead` has no effect on a CPU
