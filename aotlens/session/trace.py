@@ -53,62 +53,71 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     """Run the requested targets and report what was captured."""
     collector = Collector(request.path, _repeats(request.options), request.options.repeat_limit_s)
     compile_request = _compile_request(request)
-    verifier = Verifier(collector, compile_request.options) if request.options.verify else None
+    options = compile_request.options
+    verifier = Verifier(collector, options) if request.options.verify else None
     driver = Driver(compile_request, collector, _hooks(verifier, progress))
-    editing = importing_edited(dict(request.texts)) if request.texts else nullcontext()
-    with editing, recording_file_reads(request.list_reads) as reads, mute_triton_analysis_log():
-        failure = _failure(driver.run, request.path)
+    reads, failure = _run(request, driver)
     if request.hold:
-        hold(collector.compiled, compile_request.options, _files(request.path, reads))
-    check = partial(check_overrides, collector.compiled, compile_request.options, request.options.what_if)
-    if failure is None and (failure := _failure(check, request.path)) is not None:
-        # a mistake in the request, so there is no report; a target that rejected an override says more
-        failure = next(
-            (error for error in collector.failures if error.message.startswith(_OVERRIDES)), failure
-        )
-        return Outcome(None, failure, _files(request.path, reads))
+        hold(collector.compiled, options, _files(request.path, reads))
+    if failure is None and (rejected := _rejected_override(request, collector, options)) is not None:
+        return Outcome(None, rejected, _files(request.path, reads))
     progress("report", "")
     targets: list[Target] = []
     with observing(on_stage=lambda stage: progress(stage, "")), mute_triton_analysis_log():
         build = partial(_build, collector, request.options, verifier, targets)
         failure = _failure(build, request.path) or failure
-    failures, notes = collector.failures, []
-    if targets and failure is not None and failure.kind == "no-value":  # memory is needed beyond the targets
-        notes.append(_note(failure))
-        failure = None
-    failure, failures = _main_failure(failure, failures, targets)
+    failure, failures, notes = _main_failure(failure, collector.failures, targets)
     if failure is None and not targets:
         failure = driver.no_target_failure()
-    report, dynamo = None, driver.dynamo(targets)
-    is_whole_script = request.qualname is None and not request.options.only_what_if
-    if dynamo is not None and failure is not None and failure.kind == "no-target" and is_whole_script:
+    data, dynamo = None, driver.dynamo(targets)
+    is_answer = dynamo is not None and request.qualname is None and not request.options.only_what_if
+    if is_answer and failure is not None and failure.kind == "no-target":
         notes.append(replace(from_failure(failure), severity="warning"))
         failure = None  # what Dynamo did for another backend is an answer too
-    if targets or (dynamo is not None and is_whole_script):
+    if targets or is_answer:
         report = _report(request, targets, driver.not_compiled, failures)
-        cut_short = _cut_short(collector, failure, request.options)
         failed = () if failure is None else (from_failure(failure),)
         findings = (*failed, *notes, *report.diagnostics, *dynamo_findings(dynamo))
-        report = replace(report, diagnostics=findings, dynamo=dynamo, incomplete=cut_short)
-    data = encode(report) if report is not None else None
+        cut_short = _cut_short(collector, failure, request.options)
+        data = encode(replace(report, diagnostics=findings, dynamo=dynamo, incomplete=cut_short))
     return Outcome(data, failure, _files(request.path, reads), reads.outside, collector.stopped)
+
+
+def _run(request: TraceRequest, driver: Driver) -> tuple[FileReads, Failure | None]:
+    """Run the script or the examples; return the files that were read, and how the run failed."""
+    editing = importing_edited(dict(request.texts)) if request.texts else nullcontext()
+    with editing, recording_file_reads(request.list_reads) as reads, mute_triton_analysis_log():
+        return reads, _failure(driver.run, request.path)
+
+
+def _rejected_override(
+    request: TraceRequest, collector: Collector, options: CompileOptions
+) -> Failure | None:
+    """Return the mistake in the request's overrides, if any; a target that rejected one says more."""
+    check = partial(check_overrides, collector.compiled, options, request.options.what_if)
+    failure = _failure(check, request.path)
+    if failure is None:
+        return None
+    return next((error for error in collector.failures if error.message.startswith(_OVERRIDES)), failure)
 
 
 def _main_failure(
     failure: Failure | None, failures: list[Failure], targets: list[Target]
-) -> tuple[Failure | None, list[Failure]]:
-    """Return the failure of the whole trace, if any, and those of single examples and graphs.
+) -> tuple[Failure | None, list[Failure], list[Diagnostic]]:
+    """Return the failure of the whole trace, if any, those of single examples and graphs, and notes.
 
     The answer has the traceback of the first; those of the others are added to the script's output.
     """
-    if targets and failure is not None and failure.kind == "exit":  # the script exited after a capture
+    notes = []
+    if targets and failure is not None and failure.kind in ("exit", "no-value"):  # after what was captured
+        notes = [_note(failure)] if failure.kind == "no-value" else []
         failure = None
     if failure is None and failures and not targets:
         failure, failures = failures[0], failures[1:]
     for other in failures:
         if other.traceback:
             sys.stderr.write(other.traceback.rstrip() + "\n")
-    return failure, failures
+    return failure, failures, notes
 
 
 def _cut_short(collector: Collector, failure: Failure | None, options: TraceOptions) -> str | None:
