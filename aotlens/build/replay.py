@@ -176,6 +176,7 @@ class _Player:
                 yield ProgramOutput(self._recorder.argument(self._replayed.get(id(inner), inner)), slot)
 
     def play(self, call: Call) -> Any:
+        """Run a call of the old recording on the new values, and map its results."""
         result, arguments = call.result, tuple(self._argument(arg) for arg in call.args)
         keywords = {key: self._argument(arg) for key, arg in call.kwargs.items()}
         is_number = call.func is aten._local_scalar_dense.default and isinstance(result, SYMBOLIC)

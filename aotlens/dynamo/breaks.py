@@ -142,6 +142,7 @@ def is_limit(loss: DynamoLoss) -> bool:
 
 
 def _facts(loss: DynamoLoss, wrapped: str) -> BreakFacts:
+    """Describe a graph break: the user's expression, the cause, the hint, and what runs in eager."""
     index = user_frame(loss.frames)
     owner = wrapped or user_qualname(loss.root.co_qualname, loss.root.co_filename)
     what, explanation, hint = message_parts(loss.message)

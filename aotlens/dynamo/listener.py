@@ -185,6 +185,7 @@ class Listener:
         self.sites.add(function, frames)
 
     def skips(self, code: CodeType, reason: str, wrapped: tuple[Any, Frames] | None) -> None:
+        """Note what Dynamo does not trace: layers passed to `torch.compile`, and functions of the user's."""
         if wrapped is not None:
             function, frames = wrapped
             skip = WrappedSkip(_name_of(function), reason, _user_span(frames))
@@ -252,6 +253,7 @@ class Listener:
         return self._ids[compile_id]
 
     def recompiles(self, recompile: DynamoRecompile) -> None:
+        """Note which guard failed, and at which lines, so that a function is compiled once more."""
         owner, part = self._owner(recompile.code)
         facts = self._compilation(owner, part, self._known_id(recompile.compile_id))
         miss = closest_entry(recompile)
@@ -356,6 +358,7 @@ class Listener:
         self.crossings.edges[self._known_id(graph.compile_id)] = graph_edges(nodes)
 
     def runs(self, graph: DynamoGraph, inputs: Sequence[Any]) -> Callable[[Any], None]:
+        """Note that a compiled graph starts to run; the returned callback takes its outputs."""
         owner, part = self._owner(graph.code)
         compile_id = self._known_id(graph.compile_id)
         owner.calls += not part

@@ -92,6 +92,7 @@ def _function(
     breaks: Sequence[BreakFacts],
     targets: Mapping[str, tuple[str, ...]],
 ) -> DynamoFunction:
+    """Return the report's record of one function."""
     compilations = tuple(
         _compilation(entry, listener.clock, targets) for entry in facts.compilations.values()
     )

@@ -65,6 +65,7 @@ class _Program:
             self._add(value)
 
     def _add(self, value: Value) -> None:
+        """Add whether a value is available and recomputed, and what that requires of its sources."""
         identity = id(value.node)
         lost = value.save is not None and value.recompute is not None
         needed = identity in self._problem.read

@@ -82,6 +82,7 @@ def _split(read: _Read, num_fwd_outputs: int, policy: str) -> tuple[fx.GraphModu
 
 
 def _read(module: fx.GraphModule, num_fwd_outputs: int, static: frozenset[int]) -> _Read:
+    """Return the user's joint graph as a program, with the graph's node for each of ours."""
     outputs_of_module = flat_outputs(module)
     if len(outputs_of_module) < num_fwd_outputs:
         raise UserError(

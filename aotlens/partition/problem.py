@@ -190,6 +190,7 @@ class _Facts:
         self._leave_checkpoints = sides.checkpoint_outputs | sides.passed_between_checkpoints
 
     def value(self, node: Node) -> Value:
+        """Return a node's costs for the solver, and why it must be saved or recomputed, if it must."""
         save, recompute = self._must_save(node), self._must_recompute(node)
         if recompute not in (Reason.MAY_CHANGE, Reason.BUNDLE):  # these may be neither saved nor recomputed
             if save is not None and save.freedom is Freedom.FORCED:

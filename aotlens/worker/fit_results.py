@@ -87,6 +87,7 @@ def with_files(report: Report, rename: Callable[[str], str]) -> Report:
 
 
 def _renamed(data: Any, rename: Callable[[str], str]) -> Any:
+    """Return encoded data with the file of each span renamed."""
     if isinstance(data, list):
         return [_renamed(item, rename) for item in data]
     if not isinstance(data, dict):

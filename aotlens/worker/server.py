@@ -124,6 +124,7 @@ class Server(Requests):
         self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
 
     def _start(self, request: TraceRequest) -> None:
+        """Ask a child that holds the trace, or fork one, and read its pipes from now on."""
         readers, writing = open_pipes()
         asked = self._ask_held(request, writing)
         pid, control = self._fork(request, readers, writing) if asked is None else (asked, None)

@@ -119,6 +119,7 @@ class PortableServer(Requests):
     # The children
 
     def _start(self, request: TraceRequest) -> None:
+        """Start a child for the request, and read its pipes from now on."""
         dump = self._folder / f"{request.id}.txt"
         process = subprocess.Popen(
             [*self._command, str(dump)],

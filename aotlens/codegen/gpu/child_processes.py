@@ -75,6 +75,7 @@ def run_in_children(jobs: deque[Job[T]], at_once: int) -> Iterator[tuple[Job[T],
 
 
 def _start(job: Job[Any]) -> _Running:
+    """Fork a child that does the job and sends its result through a pipe."""
     reading, writing = Pipe(duplex=False)
     parent = os.getpid()
     sys.stdout.flush()

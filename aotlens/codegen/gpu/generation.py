@@ -77,6 +77,7 @@ class _Generation:
         """Number of kernels known so far."""
 
     def all(self) -> GpuCode:
+        """Return the code of all graphs; graphs that the cache has are not lowered again."""
         announce_stage(f"code for {self._request.target.sm}")
         key = self._cache.graphs_key(self._parts, self._request.config)
         known = self._cache.graphs(key)

@@ -82,6 +82,7 @@ class _Graph:
     recorded: Program | None
 
     def lower(self, retargeting: Retargeting, strides: dict[int, tuple[Any, ...]]) -> RunnableGraph:
+        """Compile the program with Inductor, and return its kernels and calls, ready to run."""
         training = self.phase != "inference"
         module = to_graph_module(self.program, training)
         adapter = self._prepare(module, retargeting, strides)

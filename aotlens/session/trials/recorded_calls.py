@@ -55,6 +55,7 @@ class Recorder:
             yield
 
     def _wrapped(self, function: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the compiled function so that each outermost call records outputs and changed arguments."""
         owner = getattr(function, "__self__", None)
         name = getattr(function, "__qualname__", type(function).__qualname__)
         if isinstance(owner, nn.Module):

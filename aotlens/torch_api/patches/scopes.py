@@ -153,6 +153,7 @@ class _Layers:
         self.counts[id(patch)] = count + 1
 
     def remove(self, patch: Patch) -> None:
+        """Take a row off when the last scope with it leaves; the others are applied anew."""
         count = self.counts.pop(id(patch)) - 1
         if count:
             self.counts[id(patch)] = count
@@ -194,6 +195,7 @@ class _Active:
         """Rows whose modules are not loaded."""
 
     def put(self, rows: tuple[Patch, ...]) -> None:
+        """Apply the rows whose modules are loaded; the others wait."""
         waiting = []
         for patch in rows:
             layers = _layers_of(patch)

@@ -86,6 +86,7 @@ class Interpreter:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        """Start the interpreter's process; return it with our end of the socket."""
         ours, theirs = Pipe()
         environment = os.environ | {
             "TRITON_INTERPRET": "1",
