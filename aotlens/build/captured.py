@@ -210,6 +210,7 @@ class CallWriter:
         return node
 
     def _add(self, call: Call, value: Any) -> None:
+        """Add one recorded call as a node, as the user's code runs it."""
         func, args, kwargs, result, origin = call
         self._recording.origin = origin
         arguments = tuple(self._argument(arg) for arg in args)

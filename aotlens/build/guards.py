@@ -51,6 +51,7 @@ class _Names:
                     self._add(size, f"{captured_input.slot.name}.shape[{dim}]")
 
     def _add(self, size: Any, name: str) -> None:
+        """Name a symbol after its first size; any other size that it stands for is a guard of equality."""
         if not isinstance(size, torch.SymInt) or not hasattr(size.node, "expr"):  # a ragged size has none
             return
         if not size.node.expr.is_symbol:

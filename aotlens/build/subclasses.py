@@ -105,6 +105,7 @@ class WrapperWriter(CallWriter):
         return self._recording.add_node(torch.ops.aten.sym_size.int, (node, dim), {}, size)
 
     def _node(self, tensor: Any) -> Node:
+        """Return a tensor's node: inner tensors are unwrapped, and unknown wrappers created."""
         if id(tensor) in self._node_by_id:
             return self._node_by_id[id(tensor)]
         if id(tensor) in self._within:

@@ -74,6 +74,7 @@ def check_overrides(
 
 
 def _function(chooser: str) -> Callable[[Any], Any]:
+    """Return the function that `FILE::NAME` names; raises UserError with the names that exist."""
     path, _, name = chooser.rpartition("::")
     module = _module(path, chooser)
     function: Any = module

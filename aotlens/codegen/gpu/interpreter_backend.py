@@ -140,6 +140,7 @@ class InterpretedGraphs:
         return BackendError(message, span=subject.span)
 
     def _call(self, graph: RunnableGraph, count: int, args: list[Any]) -> tuple[Any, ...]:
+        """Run a graph in the interpreter's process, with its writes and random state brought back."""
         inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in args]
         args.clear()
         if graph.lowered.phase == "backward":

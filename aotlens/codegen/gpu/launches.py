@@ -65,6 +65,7 @@ class _Numbers:
         return text if value is None else str(value)
 
     def _value(self, text: str) -> int | None:
+        """Evaluate a size of a launch; None for what only a run of the wrapper knows."""
         if text in self.values:
             return self.values[text]
         if text.isidentifier() and text in self.assigned:

@@ -100,6 +100,7 @@ def table(rows: Sequence[Row], width: int, right: frozenset[int] = frozenset()) 
 
 
 def _row(row: Row, widths: list[int], width: int, right: frozenset[int]) -> Iterator[Text]:
+    """Yield the lines of a row; its last cell is wrapped below itself, or below the row if it is narrow."""
     line = Text(INDENT)
     for position, cell in enumerate(row.cells[:-1]):
         if not widths[position]:

@@ -93,6 +93,7 @@ class _OpenerFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Any, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
+        """Find the module as the other finders do, and record what it opens once it is loaded."""
         if fullname not in _OPENERS:
             return None
         sys.meta_path.remove(self)  # so that the other finders are asked

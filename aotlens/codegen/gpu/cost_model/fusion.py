@@ -153,6 +153,7 @@ def unfused_rows(graph: LoweredGraph, span_of: SpanOf) -> dict[int, tuple[Unfuse
 
 
 def _code(graph: LoweredGraph, pair: NotFused, value: str) -> UnfusedCode:
+    """Return why two kernels stay apart: libraries, kernels of the user's, or Inductor's own answer."""
     first, second = graph.calls[pair.first], graph.calls[pair.second]
     written = {kernel.name for kernel in graph.kernels}
     if any(call.is_extern and call.name not in written for call in (first, second)):

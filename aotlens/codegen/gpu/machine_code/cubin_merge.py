@@ -90,6 +90,7 @@ class _Merge:
         return _file_bytes(cubins[0][:_HEADER_BYTES], [*self._sections, *self._tables(symbols)])
 
     def _add(self, cubin: bytes) -> None:
+        """Take the kernels of a file, and the symbols that they use; shared sections come from the first."""
         file_sections = _sections(cubin)
         sections: dict[int, int] = {}
         for number, section in enumerate(file_sections):
