@@ -50,6 +50,9 @@ counted: Any = itertools.count()
 paired: Any = zip([1, 2], map(float, [3, 4]), strict=True)
 
 
+teed: Any = itertools.tee([1, 2, 3])[0]
+
+
 yielded: Any = (2 * one for one in [1, 2, 3])
 
 
@@ -63,6 +66,7 @@ HIDDEN: dict[str, tuple[Callable[[], Any], str]] = {
     "numpy's state": (lambda: float(numbers.rand()), "uses random numbers from `numbers`"),
     "numpy's generator": (lambda: float(new_numbers.random()), "uses random numbers from `new_numbers`"),
     "count": (lambda: next(counted), "takes items from the iterator `counted`"),
+    "copied": (lambda: next(teed), "takes items from the iterator `teed`"),
     "pairs": (lambda: next(paired)[1], "takes items from the iterator `paired`"),
     "generator": (lambda: next(yielded), "takes items from the iterator `yielded`"),
     "context": (lambda: context.set(context.get() + 1) and 1, "changes the context variable `context`"),

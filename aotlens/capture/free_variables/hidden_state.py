@@ -9,12 +9,16 @@ import random
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, tee
 from operator import length_hint
 from typing import Any
 
 MAX_DEPTH = 8
 """The maximum depth of iterators, and of tuples in them (`zip(a, map(f, b))`), to inspect."""
+
+_TEE: type = type(tee(())[0])
+_UNREADABLE = count()
+"""Numbers for positions that cannot be read: each counts as advanced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ def _position(value: Any, depth: int) -> Any:
     if not depth or not isinstance(value, (tuple, Iterator)):
         return id(value)
     frame = getattr(value, "gi_frame", None)  # a generator's, which it refers to from now on
-    own = (length_hint(value), frame and frame.f_lasti, repr(value) if isinstance(value, count) else "")
+    number = next(_UNREADABLE) if isinstance(value, _TEE) else ""
+    own = length_hint(value), frame and frame.f_lasti, repr(value) if isinstance(value, count) else number
     parts = value if isinstance(value, tuple) else gc.get_referents(value)
     return own, tuple(_position(part, depth - 1) for part in parts)
