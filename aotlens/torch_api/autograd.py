@@ -14,7 +14,7 @@ import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from aotlens.torch_api.modes import without_modes
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import handled
 
 __all__ = [
     "BACKWARD_CALL",
@@ -134,35 +134,27 @@ def set_version(tensors: list[torch.Tensor], versions: list[int]) -> None:
         torch._C._autograd._unsafe_set_version_counter(tuple(tensors), tuple(versions))
 
 
-def enter_enable_grad(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def enter_enable_grad(handler: Callable[[], None], original: Callable[..., Any], self: Any) -> None:
     """`with enable_grad():`, which calls `handler()` first where code outside of torch enters it."""
-
-    def enter(self: Any) -> None:
-        _notify(current())
-        original(self)
-
-    return enter
+    _notify(handler)
+    original(self)
 
 
-def set_grad_mode(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def set_grad_mode(handler: Callable[[], None], original: Callable[..., Any], self: Any, mode: bool) -> None:
     """`set_grad_enabled(True)`, which calls `handler()` first; the end of `no_grad` is no such call."""
-
-    def init(self: Any, mode: bool) -> None:
-        if mode:
-            _notify(current())
-        original(self, mode)
-
-    return init
+    if mode:
+        _notify(handler)
+    original(self, mode)
 
 
 _OF_GRAD_MODES = (inspect.getfile(torch.enable_grad), torch.utils._contextlib.__file__)
 _TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 
 
-def _notify(handler: Callable[[], None] | None) -> None:
-    if handler is None:
-        return
-    frame = sys._getframe(2)
+def _notify(handler: Callable[[], None]) -> None:
+    frame = sys._getframe(3)  # below are the replacement, and what calls it
     while frame.f_back is not None and frame.f_code.co_filename in _OF_GRAD_MODES:
         if frame.f_code.co_name == "__exit__":
             return

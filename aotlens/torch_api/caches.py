@@ -6,7 +6,7 @@ from typing import Any
 
 from aotlens.torch_api.dynamo.events import CacheEvent, DynamoListener, log_exceptions
 from aotlens.torch_api.dynamo.frames import current_compile
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import handled, static
 
 __all__ = ["aot_key_parts", "dynamo_cache_counts", "load_with_key", "prepare_key", "trace_structured"]
 
@@ -14,61 +14,56 @@ _AOT_CACHE = "aotautograd_cache_"
 """How the names begin of what torch logs of its cache of AOT results."""
 
 
-def trace_structured(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def trace_structured(
+    listener: DynamoListener,
+    original: Callable[..., Any],
+    name: str,
+    metadata_fn: Any = dict,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
     """torch's structured log, from which lookups in the AOT layer's cache are reported."""
-
-    def log(name: str, metadata_fn: Any = dict, *args: Any, **kwargs: Any) -> Any:
-        listener: DynamoListener | None = current()
-        if name == "artifact" and listener is not None:
-            with log_exceptions():
-                kind = str(metadata_fn().get("name", ""))
-                if kind.startswith(_AOT_CACHE) and "payload_fn" in kwargs:
-                    info = json.loads(kwargs["payload_fn"]())
-                    listener.looks_up(_cache_event("AOTAutograd", info))
-        return original(name, metadata_fn, *args, **kwargs)
-
-    return log
+    if name == "artifact":
+        with log_exceptions():
+            kind = str(metadata_fn().get("name", ""))
+            if kind.startswith(_AOT_CACHE) and "payload_fn" in kwargs:
+                info = json.loads(kwargs["payload_fn"]())
+                listener.looks_up(_cache_event("AOTAutograd", info))
+    return original(name, metadata_fn, *args, **kwargs)
 
 
-def aot_key_parts(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def aot_key_parts(
+    listener: DynamoListener, original: Callable[..., Any], pickler: Any, details: Any, key: str
+) -> Any:
     """The parts of a key of the AOT layer's cache, which torch lists only when it logs them."""
-
-    def lines(pickler: Any, details: Any, key: str) -> Any:
-        parts = original(pickler, details, key)
-        if not parts and current() is not None:
-            with log_exceptions():
-                parts = pickler.debug_lines(details)
-        return parts
-
-    return lines
+    parts = original(pickler, details, key)
+    if not parts:
+        with log_exceptions():
+            parts = pickler.debug_lines(details)
+    return parts
 
 
-def prepare_key(original: Callable[..., Any], current: Current) -> Any:
+@static
+@handled
+def prepare_key(listener: DynamoListener, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """How Inductor's cache makes a key: graphs without one are reported."""
-
-    def prepare(*args: Any, **kwargs: Any) -> Any:
-        key, info = original(*args, **kwargs)
-        listener: DynamoListener | None = current()
-        if key is None and listener is not None:
-            with log_exceptions():
-                listener.looks_up(_cache_event("Inductor", info))
-        return key, info
-
-    return staticmethod(prepare)
+    key, info = original(*args, **kwargs)
+    if key is None:
+        with log_exceptions():
+            listener.looks_up(_cache_event("Inductor", info))
+    return key, info
 
 
-def load_with_key(original: Callable[..., Any], current: Current) -> Any:
+@static
+@handled
+def load_with_key(listener: DynamoListener, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """A lookup in Inductor's cache, which is reported."""
-
-    def load(*args: Any, **kwargs: Any) -> Any:
-        graph, info = original(*args, **kwargs)
-        listener: DynamoListener | None = current()
-        if listener is not None:
-            with log_exceptions():
-                listener.looks_up(_cache_event("Inductor", info))
-        return graph, info
-
-    return staticmethod(load)
+    graph, info = original(*args, **kwargs)
+    with log_exceptions():
+        listener.looks_up(_cache_event("Inductor", info))
+    return graph, info
 
 
 def _cache_event(cache: str, info: Any) -> CacheEvent:

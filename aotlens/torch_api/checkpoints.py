@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils import checkpoint
 
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import Current, handled, static
 
 __all__ = ["run_checkpoint_once", "run_reentrant_checkpoint_once"]
 
@@ -34,16 +34,13 @@ def run_checkpoint_once(original: Callable[..., Iterator[None]], current: Curren
     return generate
 
 
-def run_reentrant_checkpoint_once(original: Callable[..., Any], current: Current) -> Any:
+@static
+@handled
+def run_reentrant_checkpoint_once(
+    handler: Any, original: Callable[..., Any], function: Any, preserve: Any, *args: Any
+) -> Any:
     """The same with `use_reentrant=True`."""
-
-    def apply(function: Any, preserve: Any, *args: Any) -> Any:
-        handler = current()
-        if handler is None:
-            return original(function, preserve, *args)
-        differentiable = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
-        region = handler.checkpoint_region(None, args)
-        with region, torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
-            return function(*args)
-
-    return staticmethod(apply)
+    differentiable = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
+    region = handler.checkpoint_region(None, args)
+    with region, torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
+        return function(*args)

@@ -9,47 +9,42 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import Current, handled
 
 __all__ = ["call_custom_function", "call_function_graphs", "materialize_grads", "run_custom_backward"]
 
 
-def call_function_graphs(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def call_function_graphs(
+    handler: Any,
+    original: Callable[..., Any],
+    self: Any,
+    forward: Any,
+    backward: Any,
+    *args: Any,
+    **settings: Any,
+) -> Any:
     """A custom function that Dynamo made two graphs of: `handler.apply_graphs(graphs, args, settings)`."""
-
-    def call(self: Any, forward: Any, backward: Any, *args: Any, **settings: Any) -> Any:
-        handler = current()
-        transformed = torch._C._functorch.peek_interpreter_stack() is not None
-        if handler is None or transformed or "saved_for_backward_idx" not in settings:
-            return original(self, forward, backward, *args, **settings)
-        return handler.apply_graphs((forward, backward), args, settings)
-
-    return call
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    if transformed or "saved_for_backward_idx" not in settings:
+        return original(self, forward, backward, *args, **settings)
+    return handler.apply_graphs((forward, backward), args, settings)
 
 
-def run_custom_backward(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def run_custom_backward(handler: Any, original: Callable[..., Any], self: Any, *gradients: Any) -> Any:
     """The backward of a custom function, which calls `handler(node, gradients)` afterwards."""
-
-    def apply(self: Any, *gradients: Any) -> Any:
-        results = original(self, *gradients)
-        handler = current()
-        if handler is not None:
-            handler(self, results)
-        return results
-
-    return apply
+    results = original(self, *gradients)
+    handler(self, results)
+    return results
 
 
-def materialize_grads(original: Callable[..., None], current: Current) -> Any:
+@handled
+def materialize_grads(handler: Any, original: Callable[..., None], self: Any, value: bool) -> None:
     """`ctx.set_materialize_grads(False)`, which calls `handler.note_undefined_tangents(ctx)`."""
-
-    def set_materialize_grads(self: Any, value: bool) -> None:
-        original(self, value)
-        handler = current()
-        if handler is not None and not value:
-            handler.note_undefined_tangents(self)
-
-    return set_materialize_grads
+    original(self, value)
+    if not value:
+        handler.note_undefined_tangents(self)
 
 
 def call_custom_function(original: Any, current: Current) -> Any:

@@ -11,7 +11,7 @@ from torch._higher_order_ops.auto_functionalize import auto_functionalized, can_
 from torch._higher_order_ops.effects import _get_effect, with_effects
 from torch._ops import _higher_order_ops
 
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import Current, Replace, around, handled
 
 __all__ = [
     "accept_any_device",
@@ -59,37 +59,25 @@ def dense_kernel(func: Any) -> Callable[..., Any] | None:
     return kernel
 
 
-def gradient_rule(operator: str) -> Callable[[Any, Current], Any]:
+def gradient_rule(operator: str) -> Replace:
     """The gradient rule of a higher-order operator: `handler.gradient_rules[operator](func, args, kwargs)`.
 
     Where that returns NotImplemented, torch's own rule runs.
     """
 
-    def replace(original: Callable[..., Any], current: Current) -> Any:
+    @handled
+    def call(handler: Any, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         func = getattr(torch.ops.higher_order, operator)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            handler = current()
-            if handler is None:
-                return original(*args, **kwargs)
-            result = handler.gradient_rules[operator](func, args, kwargs)
-            return original(*args, **kwargs) if result is NotImplemented else result
-
-        return call
-
-    return replace
-
-
-def compile_and_call(original: Callable[..., Any], current: Current) -> Any:
-    """How `torch.cond` and its like compile a call: `handler.call_higher_order(function, args, kwargs)`."""
-
-    def call(fn: Any, args: Any, kwargs: Any = None) -> Any:
-        handler = current()
-        if handler is None:
-            return original(fn, args, kwargs)
-        return handler.call_higher_order(fn, args, kwargs or {})
+        result = handler.gradient_rules[operator](func, args, kwargs)
+        return original(*args, **kwargs) if result is NotImplemented else result
 
     return call
+
+
+@handled
+def compile_and_call(handler: Any, original: Any, fn: Any, args: Any, kwargs: Any = None) -> Any:
+    """How `torch.cond` and its like compile a call: `handler.call_higher_order(function, args, kwargs)`."""
+    return handler.call_higher_order(fn, args, kwargs or {})
 
 
 def compilation_env(original: Any, current: Current) -> Any:
@@ -123,19 +111,15 @@ def compilation_env(original: Any, current: Current) -> Any:
     return entered
 
 
-def flex_attention_env(original: Any, current: Current) -> Any:
+@handled
+def flex_attention_env(handler: Any, original: Any) -> Any:
     """The context in which `flex_attention` calls its operator: `handler.flex_attention_env()`."""
-
-    def entered() -> Any:
-        handler = current()
-        return original() if handler is None else handler.flex_attention_env()
-
-    return entered
+    return handler.flex_attention_env()
 
 
-def accept_any_device(original: Any, current: Current) -> Any:
+@around
+def accept_any_device(original: Any, query: Any, key: Any, value: Any) -> None:
     """The check of `flex_attention` that rejects CPU tensors that require grad."""
-    return lambda query, key, value: None
 
 
 def without_empty_mutation_info(

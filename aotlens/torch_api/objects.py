@@ -10,7 +10,7 @@ from torch._higher_order_ops.torchbind import call_torchbind
 from torch._library.fake_class_registry import FakeScriptObject, has_fake_class, maybe_to_fake_obj
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import handled
 
 __all__ = [
     "FakeScriptObject",
@@ -50,13 +50,11 @@ _OBJECTS = threading.local()
 """`being_read`: whether torch reads an object of this thread's trace to make a fake object of it."""
 
 
-def call_object_method(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def call_object_method(
+    handler: Any, original: Callable[..., Any], method: Any, *args: Any, **kwargs: Any
+) -> Any:
     """A method of a torchbind object: `handler.call_object_method(owner, name, args, kwargs)`."""
-
-    def call(method: Any, *args: Any, **kwargs: Any) -> Any:
-        handler = None if getattr(_OBJECTS, "being_read", False) else current()
-        if handler is None or not isinstance(method.raw_owner, torch.ScriptObject):
-            return original(method, *args, **kwargs)
-        return handler.call_object_method(method.raw_owner, method.name, args, kwargs)
-
-    return call
+    if getattr(_OBJECTS, "being_read", False) or not isinstance(method.raw_owner, torch.ScriptObject):
+        return original(method, *args, **kwargs)
+    return handler.call_object_method(method.raw_owner, method.name, args, kwargs)

@@ -10,7 +10,7 @@ import torch.utils._pytree as pytree
 from torch._ops import OpOverload, OpOverloadPacket, TorchBindOpOverload
 from torch.fx.node import _get_qualified_name
 
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import around
 
 __all__ = [
     "SYMBOLIC_FUNCTIONS",
@@ -136,17 +136,14 @@ def attribute_text(path: str) -> str:
     return text
 
 
-def operator_name(original: Callable[..., str], current: Current) -> Any:
+@around
+def operator_name(original: Callable[..., str], function: Any) -> str:
     """How the text of fx's graphs names a function: as Python, also where a part is a keyword.
 
     torch's own text of a call of `aten.random.from` is no Python.
     """
-
-    def name_of(function: Any) -> str:
-        path: str = original(function)
-        return attribute_text(path) if isinstance(function, OpOverload) else path
-
-    return name_of
+    path = original(function)
+    return attribute_text(path) if isinstance(function, OpOverload) else path
 
 
 def check_at_run_time(condition: Any) -> None:

@@ -1,10 +1,9 @@
 """RNG state and generators, on CPU and GPU."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import Current, Replace, handled
 
 __all__ = [
     "device_rng_state",
@@ -26,18 +25,14 @@ def rng_state(original: Any, current: Current) -> Any:
     return GeneratorOfThread()
 
 
-def device_rng_state(name: str) -> Callable[[Any, Current], Any]:
+def device_rng_state(name: str) -> Replace:
     """A function of `torch.cuda` on the RNG state: that method of `handler.rng_state`."""
 
-    def replace(original: Callable[..., Any], current: Current) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            handler = current()
-            function = original if handler is None else getattr(handler.rng_state, name)
-            return function(*args, **kwargs)
+    @handled
+    def call(handler: Any, original: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(handler.rng_state, name)(*args, **kwargs)
 
-        return call
-
-    return replace
+    return call
 
 
 def generator_class(original: Any, current: Current) -> Any:

@@ -12,18 +12,17 @@ import torch
 from torch.overrides import _get_current_function_mode_stack
 
 from aotlens.torch_api.modes import current_mode, mode_callbacks
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import Current, Replace, around, handled
 
 __all__ = [
+    "announced",
     "assign_data",
     "data_pointer",
     "detach_in_place",
     "grad_attribute",
     "index_tensor",
-    "register_hook",
     "require_grad",
     "resize_storage",
-    "share_memory",
 ]
 
 _DEEPCOPY = torch.Tensor.__deepcopy__.__code__
@@ -40,105 +39,72 @@ def assign_data(original: Any, current: Current) -> Any:
     return property(original.__get__, assign)
 
 
-def resize_storage(original: Any, current: Current) -> Any:
+@around
+def resize_storage(original: Any, storage: Any, size: Any) -> Any:
     """`storage.resize_(size)`, which calls `on_storage_resize(storage, size)` alone where a mode has it."""
-
-    def resize_(storage: Any, size: Any) -> Any:
-        callbacks = mode_callbacks("on_storage_resize")
-        for notify in callbacks:
-            notify(storage, size)
-        return storage if callbacks else original(storage, size)
-
-    return resize_
+    callbacks = mode_callbacks("on_storage_resize")
+    for notify in callbacks:
+        notify(storage, size)
+    return storage if callbacks else original(storage, size)
 
 
-def data_pointer(original: Any, current: Current) -> Any:
+@around
+def data_pointer(original: Any, owner: Any) -> Any:
     """`fake.data_ptr()` and `storage.data_ptr()`, which call `on_memory_read(owner)` first.
 
     Not for `copy.deepcopy`, which only asks whether there is memory.
     """
-
-    def data_ptr(owner: Any) -> Any:
-        caller = sys._getframe(1).f_code
-        for notify in mode_callbacks("on_memory_read") if caller is not _DEEPCOPY else ():
-            notify(owner)
-        return original(owner)
-
-    return data_ptr
+    caller = sys._getframe(2).f_code
+    for notify in mode_callbacks("on_memory_read") if caller is not _DEEPCOPY else ():
+        notify(owner)
+    return original(owner)
 
 
-def share_memory(original: Any, current: Current) -> Any:
-    """How a tensor's memory is shared by DLPack, which calls `on_memory_read(tensor)` first."""
+def announced(callback: str) -> Replace:
+    """A method or function of a tensor, which calls `callback(tensor)` of the modes first."""
 
-    def share(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        for notify in mode_callbacks("on_memory_read"):
+    @around
+    def call(original: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        for notify in mode_callbacks(callback):
             notify(tensor)
         return original(tensor, *args, **kwargs)
 
-    return share
+    return call
 
 
-def detach_in_place(original: Any, current: Current) -> Any:
+@around
+def detach_in_place(original: Any, target: Any) -> Any:
     """`fake.detach_()`, which calls `on_detach(fake)` afterwards."""
-
-    def detach_(target: Any) -> Any:
-        original(target)
-        for notify in mode_callbacks("on_detach") if not target.requires_grad else ():
-            notify(target)  # under inference mode, `detach_` leaves the tensor as it is
-        return target
-
-    return detach_
+    original(target)
+    for notify in mode_callbacks("on_detach") if not target.requires_grad else ():
+        notify(target)  # under inference mode, `detach_` leaves the tensor as it is
+    return target
 
 
-def require_grad(original: Any, current: Current) -> Any:
+@around
+def require_grad(original: Any, target: Any, requires_grad: bool = True) -> Any:
     """`fake.requires_grad_(False)`, which calls `on_detach(fake)` afterwards."""
-
-    def requires_grad_(target: Any, requires_grad: bool = True) -> Any:
-        original(target, requires_grad)
-        for notify in mode_callbacks("on_detach") if not requires_grad else ():
-            notify(target)
-        return target
-
-    return requires_grad_
+    original(target, requires_grad)
+    for notify in mode_callbacks("on_detach") if not requires_grad else ():
+        notify(target)
+    return target
 
 
 def grad_attribute(original: Any, current: Current) -> Any:
     """`tensor.grad`, which calls `on_grad_access(tensor)` before it is read or set."""
-
-    def announced(access: Callable[..., Any]) -> Callable[..., Any]:
-        def call(target: Any, *value: Any) -> Any:
-            for notify in mode_callbacks("on_grad_access"):
-                notify(target)
-            return access(target, *value)
-
-        return call
-
-    return property(announced(original.__get__), announced(original.__set__), original.__delete__)
+    announce = announced("on_grad_access")
+    get, set_ = (announce(access, current) for access in (original.__get__, original.__set__))
+    return property(get, set_, original.__delete__)
 
 
-def register_hook(original: Any, current: Current) -> Any:
-    """`tensor.register_hook(hook)`, which calls `on_hook_registration(tensor)` first."""
-
-    def register(tensor: Any, hook: Any) -> Any:
-        for notify in mode_callbacks("on_hook_registration"):
-            notify(tensor)
-        return original(tensor, hook)
-
-    return register
-
-
-def index_tensor(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def index_tensor(handler: Any, original: Callable[..., Any], tensor: Any, index: Any, *value: Any) -> Any:
     """`fake[index]` and `fake[index] = value`, whose index goes through `handler.prepare_index` first.
 
     Not where another mode or a transform looks at the function, as at those of higher-order operators, nor
     where torch's flex attention handles the index itself.
     """
-
-    def index_fake_tensor(tensor: Any, index: Any, *value: Any) -> Any:
-        handler = current()
-        return original(tensor, index if handler is None else _prepared(handler, index), *value)
-
-    return index_fake_tensor
+    return original(tensor, _prepared(handler, index), *value)
 
 
 def _prepared(handler: Any, index: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import handled
 
 __all__ = [
     "is_batched",
@@ -54,24 +54,21 @@ def map_over_batch(call: Callable[[list[Any]], Sequence[Any]], values: Sequence[
     ]
 
 
-def linearize_part(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def linearize_part(handler: Any, original: Callable[..., Any], function: Any) -> Any:
     """One of the two parts of `torch.func.linearize`, to trace the derivative and to compute ahead.
 
     The linear map is `handler.make_linear_map(derivative, tangents)`: the derivative takes a tuple of
     tangents, and `tangents` are those that torch would trace it on.  The map takes tangents one by one, and
     returns flat results.
     """
-
-    def part(function: Any) -> Any:
-        handler, name = current(), getattr(function, "__name__", "")
-        if handler is not None and name == "split_const_subgraphs":
-            return lambda linear_map: linear_map
-        if handler is not None and name == "make_fx":
-            make = handler.make_linear_map
-            return lambda derivative: lambda tangents: make(_with_detached_primals(derivative), tangents)
-        return original(function)
-
-    return part
+    name = getattr(function, "__name__", "")
+    if name == "split_const_subgraphs":
+        return lambda linear_map: linear_map
+    if name == "make_fx":
+        make = handler.make_linear_map
+        return lambda derivative: lambda tangents: make(_with_detached_primals(derivative), tangents)
+    return original(function)
 
 
 def _with_detached_primals(derivative: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -15,8 +15,7 @@ from torch._C._dynamo.eval_frame import set_guard_complete_hook
 
 from aotlens.torch_api.dynamo.events import DynamoListener, log_exceptions
 from aotlens.torch_api.dynamo.frames import frames_above_dynamo
-from aotlens.torch_api.dynamo.listener import reporting
-from aotlens.torch_api.patches.scopes import Current, Patch
+from aotlens.torch_api.patches.scopes import Patch, handled
 from aotlens.torch_api.patches.targets import Attribute
 
 __all__ = [
@@ -30,43 +29,39 @@ __all__ = [
 ]
 
 
-def _on_compile(original: Callable[..., Any], listener: DynamoListener) -> Any:
+@handled
+def _on_compile(listener: DynamoListener, original: Callable[..., Any], self: Any, fn: Any) -> Any:
     from torch._dynamo.eval_frame import OptimizeContext
 
-    def call(self: Any, fn: Any) -> Any:
-        if isinstance(self, OptimizeContext):
-            with log_exceptions():
-                listener.compiles(fn, frames_above_dynamo())
-        return original(self, fn)
-
-    return call
+    if isinstance(self, OptimizeContext):
+        with log_exceptions():
+            listener.compiles(fn, frames_above_dynamo())
+    return original(self, fn)
 
 
 COMPILE_CALLS = Patch(
     Attribute("torch._dynamo.eval_frame:_TorchDynamoContext", "__call__"),
-    reporting(_on_compile),
+    _on_compile,
     "the lines that pass a function to `torch.compile` are reported",
 )
 """A row of the scope `LISTEN`."""
 
 
-def wrap_calls(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def wrap_calls(wrap: Callable[[Any, Any, Any], Any], original: Callable[..., Any], self: Any, fn: Any) -> Any:
     """Have the handler wrap what `torch.compile` makes of a function, with the backend: `handler(backend,
     function, compiled)`.  Copies of a compiled module are made here too.
     """
     from torch._dynamo.eval_frame import OptimizeContext, innermost_backend
 
-    def call(self: Any, fn: Any) -> Any:
-        compiled, wrap = original(self, fn), current()
-        if wrap is None or not isinstance(self, OptimizeContext) or not inspect.isfunction(compiled):
-            return compiled
-        backend = innermost_backend(self.callback)
-        wrapped = wrap(getattr(backend, "compiler_fn", backend), fn, compiled)
-        if wrapped is not compiled:
-            wrapped._torchdynamo_wrapper_id = id(wrapped)  # torch finds `fn` again by it
-        return wrapped
-
-    return call
+    compiled = original(self, fn)
+    if not isinstance(self, OptimizeContext) or not inspect.isfunction(compiled):
+        return compiled
+    backend = innermost_backend(self.callback)
+    wrapped = wrap(getattr(backend, "compiler_fn", backend), fn, compiled)
+    if wrapped is not compiled:
+        wrapped._torchdynamo_wrapper_id = id(wrapped)  # torch finds `fn` again by it
+    return wrapped
 
 
 def passed_callable(function: Any) -> Any:

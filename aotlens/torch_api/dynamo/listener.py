@@ -31,54 +31,37 @@ from aotlens.torch_api.dynamo.frames import (
     traced_frames,
 )
 from aotlens.torch_api.dynamo.state import hide_from_dynamo, skip_frame_in_dynamo
-from aotlens.torch_api.patches.scopes import Current, Patch, complete
+from aotlens.torch_api.patches.scopes import Patch, around, complete, handled
 from aotlens.torch_api.patches.targets import Attribute
 
-__all__ = ["DYNAMO_EVENTS", "HOOKS", "is_wrapper", "reporting"]
-
-
-def reporting(report: Callable[[Any, DynamoListener], Any]) -> Callable[[Any, Current], Any]:
-    """A function of Dynamo's that reports to the listener; torch's own where nobody listens."""
-
-    def replace(original: Any, current: Current) -> Any:
-        last: tuple[DynamoListener | None, Any] = None, original
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal last
-            listener, reporting = current(), last  # another thread may have another listener
-            if listener is None:
-                return None if original is None else original(*args, **kwargs)
-            if reporting[0] is not listener:
-                last = reporting = listener, report(original, listener)
-            return reporting[1](*args, **kwargs)
-
-        return call
-
-    return replace
+__all__ = ["DYNAMO_EVENTS", "HOOKS", "is_wrapper"]
 
 
 _COMPILED_GRAPH = "__compiled_fn"
 """How the global begins under which a function that Dynamo wrote finds a compiled graph."""
 
 
-def _on_break(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    def log_graph_break(self: Any, code_options: Any, reason: str, exc: Any) -> None:
-        if not exc.logged:
-            with log_exceptions():
-                listener.loses(loss_at(self.output.root_tx.f_code, exc, reason, self))
-        original(self, code_options, reason, exc)
-
-    return log_graph_break
-
-
-def _on_line(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    def starts_line(self: Any, line: int) -> None:
-        original(self, line)
+@handled
+def _on_break(  # noqa: PLR0913 (torch's signature)
+    listener: DynamoListener,
+    original: Callable[..., Any],
+    self: Any,
+    code_options: Any,
+    reason: str,
+    exc: Any,
+) -> None:
+    if not exc.logged:
         with log_exceptions():
-            depth = getattr(self, "inline_depth", 0)
-            listener.starts_line(self.f_code, depth, _traced_lines(self))
+            listener.loses(loss_at(self.output.root_tx.f_code, exc, reason, self))
+    original(self, code_options, reason, exc)
 
-    return starts_line
+
+@handled
+def _on_line(listener: DynamoListener, original: Callable[..., Any], self: Any, line: int) -> None:
+    original(self, line)
+    with log_exceptions():
+        depth = getattr(self, "inline_depth", 0)
+        listener.starts_line(self.f_code, depth, _traced_lines(self))
 
 
 def _traced_lines(translator: Any) -> Iterator[tuple[str, int]]:
@@ -87,24 +70,24 @@ def _traced_lines(translator: Any) -> Iterator[tuple[str, int]]:
         translator = getattr(translator, "parent", None)
 
 
-def _on_frame(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    def convert_frame(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-        code = frame.f_code
-        with log_exceptions():
-            listener.frame_begins(code, _wrapped(frame))
-        try:
-            return original(self, frame, *args, **kwargs)
-        except Exception as error:
-            if type(error).__name__ in LOSSES and not getattr(error, "logged", False):
-                is_error = bool(getattr(self, "_one_graph", False))
-                with log_exceptions():
-                    listener.loses(loss_at(code, error, None, None)._replace(is_error=is_error))
-            raise
-        finally:
+@handled
+def _on_frame(
+    listener: DynamoListener, original: Callable[..., Any], self: Any, frame: Any, *args: Any, **kwargs: Any
+) -> Any:
+    code = frame.f_code
+    with log_exceptions():
+        listener.frame_begins(code, _wrapped(frame))
+    try:
+        return original(self, frame, *args, **kwargs)
+    except Exception as error:
+        if type(error).__name__ in LOSSES and not getattr(error, "logged", False):
+            is_error = bool(getattr(self, "_one_graph", False))
             with log_exceptions():
-                listener.frame_ends(code)
-
-    return convert_frame
+                listener.loses(loss_at(code, error, None, None)._replace(is_error=is_error))
+        raise
+    finally:
+        with log_exceptions():
+            listener.frame_ends(code)
 
 
 def is_wrapper(code: CodeType) -> bool:
@@ -123,39 +106,44 @@ def _wrapped_call(frame: Any) -> tuple[Any, Frames] | None:
     return None if wrapped is None else (wrapped, frames_above_dynamo())
 
 
-def _on_skip(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    def handle_skip(self: Any, result: Any, frame: Any) -> Any:
-        if result.skip_reason is not None and result.guarded_code is None:
-            with log_exceptions():
-                listener.skips(frame.f_code, str(result.skip_reason), _wrapped_call(frame))
-        return original(self, result, frame)
-
-    return handle_skip
-
-
-def _on_unreported_skip(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    def catch_errors(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-        if not hasattr(self, "_handle_skip"):
-            with log_exceptions():
-                reason = skip_reason(self, frame)
-                if reason:
-                    listener.skips(frame.f_code, reason, _wrapped_call(frame))
-        return original(self, frame, *args, **kwargs)
-
-    return catch_errors
-
-
-def _on_recompile(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    def recompilation_reasons(entries: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-        reasons = original(entries, frame, *args, **kwargs)
+@handled
+def _on_skip(
+    listener: DynamoListener, original: Callable[..., Any], self: Any, result: Any, frame: Any
+) -> Any:
+    if result.skip_reason is not None and result.guarded_code is None:
         with log_exceptions():
-            misses = tuple(_misses(entries, reasons, frame))
-            scope = {"L": frame.f_locals, "G": frame.f_globals}
-            above = frames_above_dynamo()
-            listener.recompiles(DynamoRecompile(frame.f_code, current_compile(), misses, scope, above))
-        return reasons
+            listener.skips(frame.f_code, str(result.skip_reason), _wrapped_call(frame))
+    return original(self, result, frame)
 
-    return recompilation_reasons
+
+@handled
+def _on_unreported_skip(
+    listener: DynamoListener, original: Callable[..., Any], self: Any, frame: Any, *args: Any, **kwargs: Any
+) -> Any:
+    if not hasattr(self, "_handle_skip"):
+        with log_exceptions():
+            reason = skip_reason(self, frame)
+            if reason:
+                listener.skips(frame.f_code, reason, _wrapped_call(frame))
+    return original(self, frame, *args, **kwargs)
+
+
+@handled
+def _on_recompile(
+    listener: DynamoListener,
+    original: Callable[..., Any],
+    entries: Any,
+    frame: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    reasons = original(entries, frame, *args, **kwargs)
+    with log_exceptions():
+        misses = tuple(_misses(entries, reasons, frame))
+        scope = {"L": frame.f_locals, "G": frame.f_globals}
+        above = frames_above_dynamo()
+        listener.recompiles(DynamoRecompile(frame.f_code, current_compile(), misses, scope, above))
+    return reasons
 
 
 def _misses(entries: Any, reasons: Sequence[str], frame: Any) -> Iterator[GuardMiss]:
@@ -178,58 +166,74 @@ def _misses(entries: Any, reasons: Sequence[str], frame: Any) -> Iterator[GuardM
         yield GuardMiss(name, reason.partition(": ")[2], int(checked.num_guards_executed), stack, closure)
 
 
-def _on_replacement(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    def set_replacement(self: Any, symbol: Any, value: Any, reason: str, *args: Any) -> None:
-        before = self.replacements.get(symbol)
-        original(self, symbol, value, reason, *args)
-        if before == value or self.replacements.get(symbol) != value or not value.is_number:
-            return
+@handled
+def _on_replacement(  # noqa: PLR0913 (torch's signature)
+    listener: DynamoListener,
+    original: Callable[..., Any],
+    self: Any,
+    symbol: Any,
+    value: Any,
+    reason: str,
+    *args: Any,
+) -> None:
+    before = self.replacements.get(symbol)
+    original(self, symbol, value, reason, *args)
+    if before == value or self.replacements.get(symbol) != value or not value.is_number:
+        return
+    with log_exceptions():
+        root, frames = traced_frames()
+        sources = tuple(source_name(source) for source in self.var_to_sources.get(symbol, ()))
+        if root is not None and sources:
+            number = int(value) if value.is_integer else float(value)
+            listener.makes_constant(DynamoConstant(root, sources, number, str(symbol), reason, frames))
+
+
+@handled
+def _on_symbol(
+    listener: DynamoListener,
+    original: Callable[..., Any],
+    self: Any,
+    val: Any,
+    source: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    made = original(self, val, source, *args, **kwargs)
+    dim = kwargs.get("dynamic_dim", args[0] if args else None)
+    if type(val) is int and val in (0, 1) and made.is_number and getattr(dim, "name", "") != "STATIC":
         with log_exceptions():
             root, frames = traced_frames()
-            sources = tuple(source_name(source) for source in self.var_to_sources.get(symbol, ()))
-            if root is not None and sources:
-                number = int(value) if value.is_integer else float(value)
-                listener.makes_constant(DynamoConstant(root, sources, number, str(symbol), reason, frames))
-
-    return set_replacement
+            name = source_name(source)
+            if root is not None and "storage_offset" not in name:
+                listener.makes_constant(DynamoConstant(root, (name,), val, "", "0/1", frames))
+    return made
 
 
-def _on_symbol(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    def create_symbol(self: Any, val: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
-        made = original(self, val, source, *args, **kwargs)
-        dim = kwargs.get("dynamic_dim", args[0] if args else None)
-        if type(val) is int and val in (0, 1) and made.is_number and getattr(dim, "name", "") != "STATIC":
-            with log_exceptions():
-                root, frames = traced_frames()
-                name = source_name(source)
-                if root is not None and "storage_offset" not in name:
-                    listener.makes_constant(DynamoConstant(root, (name,), val, "", "0/1", frames))
-        return made
-
-    return create_symbol
-
-
-def _on_size_guard(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    def log_guard(self: Any, prefix: str, guard: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, prefix, guard, *args, **kwargs)
-        with log_exceptions():
-            root, frames = traced_frames()
-            if root is not None:
-                names = {str(symbol): name for name, symbol in self.source_to_var.items()}
-                text = re.sub(r"\b[su]\d+\b", lambda match: names.get(match[0], match[0]), str(guard))
-                listener.guards_size(text, frames)
-
-    return log_guard
+@handled
+def _on_size_guard(
+    listener: DynamoListener,
+    original: Callable[..., Any],
+    self: Any,
+    prefix: str,
+    guard: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    original(self, prefix, guard, *args, **kwargs)
+    with log_exceptions():
+        root, frames = traced_frames()
+        if root is not None:
+            names = {str(symbol): name for name, symbol in self.source_to_var.items()}
+            text = re.sub(r"\b[su]\d+\b", lambda match: names.get(match[0], match[0]), str(guard))
+            listener.guards_size(text, frames)
 
 
-def _on_guards(before: Any, listener: DynamoListener) -> Any:
-    def guards_made(manager: Any, f_locals: Any, builder: Any) -> None:
-        if before is not None:
-            before(manager, f_locals, builder)
-        with log_exceptions():
-            listener.makes_guards(_guards(manager, f_locals, builder))
-
-    return guards_made
+@handled
+def _on_guards(listener: DynamoListener, before: Any, manager: Any, f_locals: Any, builder: Any) -> None:
+    if before is not None:
+        before(manager, f_locals, builder)
+    with log_exceptions():
+        listener.makes_guards(_guards(manager, f_locals, builder))
 
 
 def _guards(manager: Any, f_locals: Any, builder: Any) -> DynamoGuards:
@@ -252,59 +256,68 @@ def _leaves(manager: Any) -> int:
     return len(manager.get_leaf_guards()) + sum(map(_leaves, below))
 
 
-def _on_phase_start(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    def log_event_start(self: Any, event_name: str, *args: Any, **kwargs: Any) -> None:
-        complete(DYNAMO_EVENTS)  # Inductor may have been loaded since the last phase
-        original(self, event_name, *args, **kwargs)
-        with log_exceptions():
-            listener.phase_begins(event_name, current_compile())
-
-    return log_event_start
-
-
-def _on_phase_end(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    def log_event_end(self: Any, event_name: str, *args: Any, **kwargs: Any) -> None:
-        with log_exceptions():
-            listener.phase_ends(event_name)
-        original(self, event_name, *args, **kwargs)
-
-    return log_event_end
+@handled
+def _on_phase_start(
+    listener: DynamoListener,
+    original: Callable[..., Any],
+    self: Any,
+    event_name: str,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    complete(DYNAMO_EVENTS)  # Inductor may have been loaded since the last phase
+    original(self, event_name, *args, **kwargs)
+    with log_exceptions():
+        listener.phase_begins(event_name, current_compile())
 
 
-def _on_global(original: Callable[..., Any], listener: DynamoListener) -> Any:
+@handled
+def _on_phase_end(
+    listener: DynamoListener,
+    original: Callable[..., Any],
+    self: Any,
+    event_name: str,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    with log_exceptions():
+        listener.phase_ends(event_name)
+    original(self, event_name, *args, **kwargs)
+
+
+@handled
+def _on_global(
+    listener: DynamoListener, original: Callable[..., Any], self: Any, name: str, value: Any
+) -> None:
     """Put a function that reports the first run in place of a compiled graph, until that run."""
+    if not name.startswith(_COMPILED_GRAPH) or self.root_tx is None:
+        original(self, name, value)
+        return
+    reason = self.compile_subgraph_reason
+    graph = DynamoGraph(self.root_tx.f_code, current_compile(), bool(reason and reason.graph_break))
+    scope = self.global_scope
+    with log_exceptions():
+        listener.captures(graph, tuple(self.graph.nodes))
 
-    def install_global(self: Any, name: str, value: Any) -> None:
-        if not name.startswith(_COMPILED_GRAPH) or self.root_tx is None:
-            original(self, name, value)
-            return
-        reason = self.compile_subgraph_reason
-        graph = DynamoGraph(self.root_tx.f_code, current_compile(), bool(reason and reason.graph_break))
-        scope = self.global_scope
+    def first(*args: Any, **kwargs: Any) -> Any:
+        if not listener.counts_calls and scope.get(name) is hidden:
+            scope[name] = value if listener.on_run is None else _counted(value, listener.on_run)
+        if listener.on_run is not None:
+            listener.on_run()
+        done: Callable[[Any], None] | None = None
+        outputs = None
         with log_exceptions():
-            listener.captures(graph, tuple(self.graph.nodes))
+            done = listener.runs(graph, args)
+        try:
+            outputs = value(*args, **kwargs)
+        finally:
+            if done is not None:
+                with log_exceptions():
+                    done(outputs)
+        return outputs
 
-        def first(*args: Any, **kwargs: Any) -> Any:
-            if not listener.counts_calls and scope.get(name) is hidden:
-                scope[name] = value if listener.on_run is None else _counted(value, listener.on_run)
-            if listener.on_run is not None:
-                listener.on_run()
-            done: Callable[[Any], None] | None = None
-            outputs = None
-            with log_exceptions():
-                done = listener.runs(graph, args)
-            try:
-                outputs = value(*args, **kwargs)
-            finally:
-                if done is not None:
-                    with log_exceptions():
-                        done(outputs)
-            return outputs
-
-        hidden = hide_from_dynamo(first)
-        original(self, name, hidden)
-
-    return install_global
+    hidden = hide_from_dynamo(first)
+    original(self, name, hidden)
 
 
 def _counted(graph: Callable[..., Any], on_run: Callable[[], None]) -> Callable[..., Any]:
@@ -315,19 +328,15 @@ def _counted(graph: Callable[..., Any], on_run: Callable[[], None]) -> Callable[
     return skip_frame_in_dynamo(counted)
 
 
-def _frame_of_translator(original: Callable[..., Any], current: Current) -> Any:
-    def frame_summary(self: Any) -> Any:
-        return frame_with_columns(original(self), self)
-
-    return frame_summary
+@around
+def _frame_of_translator(original: Callable[..., Any], self: Any) -> Any:
+    return frame_with_columns(original(self), self)
 
 
-def _frame_of_location(original: Callable[..., Any], current: Current) -> Any:
-    def frame_summary(self: Any) -> Any:
-        frame = original(self)
-        return frame if frame.colno is not None else frame_with_columns(frame, current_translator())
-
-    return frame_summary
+@around
+def _frame_of_location(original: Callable[..., Any], location: Any) -> Any:
+    frame = original(location)
+    return frame if frame.colno is not None else frame_with_columns(frame, current_translator())
 
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes:ShapeEnv"
@@ -350,58 +359,54 @@ HOOKS: tuple[Patch, ...] = (
         "graph breaks and guards are reported with columns (torch has them from 2.13 on)",
         is_optional=True,
     ),
-    Patch(Attribute(_TRANSLATOR, "log_graph_break"), reporting(_on_break), "graph breaks are reported"),
-    Patch(Attribute(_TRANSLATOR, "starts_line"), reporting(_on_line), "time per source line is reported"),
+    Patch(Attribute(_TRANSLATOR, "log_graph_break"), _on_break, "graph breaks are reported"),
+    Patch(Attribute(_TRANSLATOR, "starts_line"), _on_line, "time per source line is reported"),
     Patch(
         Attribute(f"{_FRAMES}:ConvertFrameAssert", "__call__"),
-        reporting(_on_frame),
+        _on_frame,
         "each function that Dynamo compiles is reported, and whether it fails",
     ),
     Patch(
         Attribute(f"{_FRAMES}:CatchErrorsWrapper", "_handle_skip"),
-        reporting(_on_skip),
+        _on_skip,
         "functions that Dynamo skips are reported (from 2.12 on)",
         is_optional=True,
     ),
     Patch(
         Attribute(f"{_FRAMES}:CatchErrorsWrapper", "__call__"),
-        reporting(_on_unreported_skip),
+        _on_unreported_skip,
         "functions that Dynamo skips are reported (up to 2.11)",
     ),
     Patch(
         Attribute(_FRAMES, "get_and_maybe_log_recompilation_reasons"),
-        reporting(_on_recompile),
+        _on_recompile,
         "recompilations are reported, with the guards that failed",
         is_optional=True,
     ),
     Patch(
         Attribute("torch._dynamo.guards", "guard_manager_testing_hook_fn"),
-        reporting(_on_guards),
+        _on_guards,
         "the guards of each compilation are reported",
     ),
-    Patch(
-        Attribute(_SHAPES, "_set_replacement"), reporting(_on_replacement), "specialised sizes are reported"
-    ),
-    Patch(
-        Attribute(_SHAPES, "create_symbol"), reporting(_on_symbol), "sizes 0 and 1 are reported: constants"
-    ),
+    Patch(Attribute(_SHAPES, "_set_replacement"), _on_replacement, "specialised sizes are reported"),
+    Patch(Attribute(_SHAPES, "create_symbol"), _on_symbol, "sizes 0 and 1 are reported: constants"),
     Patch(
         Attribute(_SHAPES, "_log_guard"),
-        reporting(_on_size_guard),
+        _on_size_guard,
         "conditions on sizes are reported",
         is_optional=True,
     ),
     Patch(
         Attribute("torch._dynamo.output_graph:OutputGraph", "install_global_unsafe"),
-        reporting(_on_global),
+        _on_global,
         "the first run of each compiled graph is reported",
         is_optional=True,
     ),
     Patch(
         Attribute(_PHASES, "log_event_start"),
-        reporting(_on_phase_start),
+        _on_phase_start,
         "compile time by phase is reported",
     ),
-    Patch(Attribute(_PHASES, "log_event_end"), reporting(_on_phase_end), "compile time by phase is reported"),
+    Patch(Attribute(_PHASES, "log_event_end"), _on_phase_end, "compile time by phase is reported"),
 )
 """Rows of the scope `LISTEN`."""

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch._guards import CompileContext, TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from aotlens.torch_api.dynamo.frames import translator_codes, translator_positions
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import around, handled
 
 __all__ = [
     "TracingContext",
@@ -96,33 +95,25 @@ def hide_backend_result(function: Callable[..., Any]) -> Callable[..., Any]:
 _HIDDEN = "_aotlens_hidden_from_dynamo"
 
 
-def keep_hidden(original: Callable[..., Any], current: Current) -> Any:
+@around
+def keep_hidden(original: Callable[..., Any], fn: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Dynamo's `disable`: a function of `hide_backend_result` is hidden already."""
-
-    @wraps(original)
-    def disable(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return fn if hasattr(fn, _HIDDEN) else original(fn, *args, **kwargs)
-
-    return disable
+    return fn if hasattr(fn, _HIDDEN) else original(fn, *args, **kwargs)
 
 
-def call_without_events(original: Callable[..., Any], current: Current) -> Any:
+@around
+def call_without_events(original: Callable[..., Any], self: Any, fn_name: str) -> Any:
     """How Dynamo writes the call of a graph: without profiler events around the arguments of a hidden one.
 
     With them every call of a graph runs ten Python functions more, also while no profiler does.
     """
+    from torch._dynamo import config
 
-    @wraps(original)
-    def make_call(self: Any, fn_name: str) -> Any:
-        from torch._dynamo import config
-
-        is_hidden = hasattr(self.tx.output.global_scope.get(fn_name), _HIDDEN)
-        if not is_hidden or torch.autograd.profiler._is_profiler_enabled:
-            return original(self, fn_name)
-        with config.patch(record_runtime_overhead=False):
-            return original(self, fn_name)
-
-    return make_call
+    is_hidden = hasattr(self.tx.output.global_scope.get(fn_name), _HIDDEN)
+    if not is_hidden or torch.autograd.profiler._is_profiler_enabled:
+        return original(self, fn_name)
+    with config.patch(record_runtime_overhead=False):
+        return original(self, fn_name)
 
 
 def disable_in_dynamo(function: Any) -> None:
@@ -202,16 +193,14 @@ def specialise_sizes(mode: FakeTensorMode, wrapper: Any, jagged: bool) -> dict[s
     return marked
 
 
-def wrap_compiled(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def wrap_compiled(wrap: Callable[[Any, Any], Any], original: Callable[..., Any], self: Any, fn: Any) -> Any:
     """How `torch.compile` makes a function of another: returns `handler(function, compiled)`."""
-    from torch._dynamo import eval_frame as frames
+    from torch._dynamo.eval_frame import OptimizeContext
 
-    def call(self: Any, fn: Any) -> Any:
-        compiled, wrap = original(self, fn), current()
-        is_wrapper = isinstance(self, frames.OptimizeContext) and inspect.isfunction(compiled)
-        return wrap(fn, compiled) if is_wrapper and wrap is not None else compiled
-
-    return call
+    compiled = original(self, fn)
+    is_wrapper = isinstance(self, OptimizeContext) and inspect.isfunction(compiled)
+    return wrap(fn, compiled) if is_wrapper else compiled
 
 
 @contextmanager
@@ -274,22 +263,19 @@ def node_at_line(module: Any, line: int) -> Any:
     return nodes[index] if index is not None and index < len(nodes) else None
 
 
-def create_proxy(original: Callable[..., Any], current: Current) -> Any:
+@around
+def create_proxy(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
     """How Dynamo adds a node to its graph: with the exact source ranges in `meta["aotlens_spans"]`.
 
     Dynamo's own `stack_trace` is text with line numbers, without the columns of a method chain.
     """
-
-    def create_proxy(self: Any, *args: Any, **kwargs: Any) -> Any:
-        proxy = original(self, *args, **kwargs)
-        node = getattr(proxy, "node", None)
-        if node is not None and "aotlens_spans" not in node.meta:
-            translator = self.output_graph.current_tx
-            node.meta["aotlens_spans"] = translator_positions(translator)
-            node.meta["aotlens_codes"] = translator_codes(translator)
-        return proxy
-
-    return create_proxy
+    proxy = original(self, *args, **kwargs)
+    node = getattr(proxy, "node", None)
+    if node is not None and "aotlens_spans" not in node.meta:
+        translator = self.output_graph.current_tx
+        node.meta["aotlens_spans"] = translator_positions(translator)
+        node.meta["aotlens_codes"] = translator_codes(translator)
+    return proxy
 
 
 def is_static_address(tensor: Any) -> bool:

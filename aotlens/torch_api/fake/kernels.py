@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, _BypassDispatchCache
 
 from aotlens.torch_api.fake.tensors import is_same_expression
 from aotlens.torch_api.operators import check
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import Current, around
 
 __all__ = [
     "forget_results",
@@ -55,25 +55,22 @@ def own_random(original: Any, current: Current) -> Any:
 _COLLECTIVES_RANDOM = random.Random()
 
 
-def grouped_mm(original: Callable[..., Any], current: Current) -> Any:
+@around
+def grouped_mm(original: Callable[..., Any], mat_a: Any, mat_b: Any, **options: Any) -> Any:
     """Make `_grouped_mm`'s fake kernel accept the dtypes of its kernels, and not bfloat16 alone.
 
     Its other checks stay.
     """
     module: Any = _meta_registrations
-
-    def grouped_mm(mat_a: Any, mat_b: Any, **options: Any) -> Any:
-        known = mat_a.dtype in (torch.float32, torch.float16) and mat_a.dtype is mat_b.dtype
-        if options.get("scale_a") is not None or not known:
-            return original(mat_a, mat_b, **options)
-        check(
-            options["out_dtype"] in (None, mat_a.dtype),
-            lambda: "Grouped gemm output dtype must match `mat_a` dtype",
-        )
-        original(_ReportsBfloat16(mat_a), _ReportsBfloat16(mat_b), **{**options, "out_dtype": None})
-        return module._create_grouped_mm_output_tensor(mat_a, mat_b, options["offs"], None)
-
-    return grouped_mm
+    known = mat_a.dtype in (torch.float32, torch.float16) and mat_a.dtype is mat_b.dtype
+    if options.get("scale_a") is not None or not known:
+        return original(mat_a, mat_b, **options)
+    check(
+        options["out_dtype"] in (None, mat_a.dtype),
+        lambda: "Grouped gemm output dtype must match `mat_a` dtype",
+    )
+    original(_ReportsBfloat16(mat_a), _ReportsBfloat16(mat_b), **{**options, "out_dtype": None})
+    return module._create_grouped_mm_output_tensor(mat_a, mat_b, options["offs"], None)
 
 
 def view(original: Callable[..., Any], current: Current) -> Any:
@@ -108,22 +105,19 @@ def own_results(original: dict[Any, Any], current: Current) -> Any:
     return _RESULTS
 
 
-def output_info(original: Callable[..., Any], current: Current) -> Any:
+@around
+def output_info(original: Callable[..., Any], self: Any, state: Any, key: Any, *call: Any) -> Any:
     """What the cache notes of one result: nothing of a result that begins within its memory.
 
     The cache makes that result anew, at the beginning of its memory: `diagonal_scatter` and the like keep the
     offset of their operand.
     """
-
-    def output_info(self: Any, state: Any, key: Any, *call: Any) -> Any:
-        info = original(self, state, key, *call)
-        is_new = info.metadata is not None and info.view_idx is None and info.inplace_idx is None
-        offset = info.metadata.storage_offset if is_new else 0  # of a symbol, an object that rejects `==`
-        if type(offset) is not int or offset != 0:
-            raise _BypassDispatchCache("storage offset")
-        return info
-
-    return output_info
+    info = original(self, state, key, *call)
+    is_new = info.metadata is not None and info.view_idx is None and info.inplace_idx is None
+    offset = info.metadata.storage_offset if is_new else 0  # of a symbol, an object that rejects `==`
+    if type(offset) is not int or offset != 0:
+        raise _BypassDispatchCache("storage offset")
+    return info
 
 
 def forget_results() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from aotlens.disk_cache import digest
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import around
 
 __all__ = ["build_groups", "kernel_function", "queue_kernel"]
 
@@ -64,35 +64,27 @@ class _QueuedKernel:
     """Has Inductor build it; returns the function, or Inductor's future of it."""
 
 
-def queue_kernel(original: Callable[..., Any], current: Current) -> Any:
+@around
+def queue_kernel(original: Callable[..., Any], self: Any, argtypes: list[str], source_code: str) -> Any:
     """Replace the function by which Inductor's code asks for a C++ kernel: `build_groups` builds it, unless
     it cannot share a library."""
+    if not _can_share(source_code):
+        return original(self, argtypes, source_code)
+    from torch._inductor.async_compile import kernel_code_log
 
-    def cpp_pybinding(self: Any, argtypes: list[str], source_code: str) -> Any:
-        if not _can_share(source_code):
-            return original(self, argtypes, source_code)
-        from torch._inductor.async_compile import kernel_code_log
-
-        kernel_code_log.info("CPP+Bindings Kernel:\n%s", source_code)
-        return _QueuedKernel(
-            tuple(argtypes), source_code, lambda: original(self, list(argtypes), source_code)
-        )
-
-    return cpp_pybinding
+    kernel_code_log.info("CPP+Bindings Kernel:\n%s", source_code)
+    return _QueuedKernel(tuple(argtypes), source_code, lambda: original(self, list(argtypes), source_code))
 
 
-def build_groups(original: Callable[..., Any], current: Current) -> Any:
+@around
+def build_groups(original: Callable[..., Any], self: Any, scope: dict[str, Any]) -> None:
     """Replace the function by which Inductor's code waits for its kernels: those in the queue are built in
     groups."""
-
-    def wait(self: Any, scope: dict[str, Any]) -> None:
-        queued = {name: value for name, value in scope.items() if isinstance(value, _QueuedKernel)}
-        functions = _functions(dict.fromkeys(queued.values()), self.submit) if queued else {}
-        for name, kernel in queued.items():
-            scope[name] = functions[kernel] if kernel in functions else kernel.build_alone()
-        original(self, scope)
-
-    return wait
+    queued = {name: value for name, value in scope.items() if isinstance(value, _QueuedKernel)}
+    functions = _functions(dict.fromkeys(queued.values()), self.submit) if queued else {}
+    for name, kernel in queued.items():
+        scope[name] = functions[kernel] if kernel in functions else kernel.build_alone()
+    original(self, scope)
 
 
 def kernel_function(path: str, name: str) -> Any:

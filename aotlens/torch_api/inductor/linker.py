@@ -11,24 +11,21 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any
 
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import around
 
 __all__ = ["link_with_gold"]
 
 
-def link_with_gold(original: Callable[..., Any], current: Current) -> Any:
+@around
+def link_with_gold(original: Callable[..., Any], command: str, cwd: str) -> None:
     """How Inductor runs a command of the compiler: `original(command, cwd)`, with gold where it can."""
-
-    def run(command: str, cwd: str) -> None:
-        if not _links_with_gold(command):
-            original(command, cwd)
-            return
-        try:
-            original(f"{command} -fuse-ld=gold", cwd)
-        except RuntimeError:  # CppCompileError: of the kernel, or of gold
-            original(command, cwd)
-
-    return run
+    if not _links_with_gold(command):
+        original(command, cwd)
+        return
+    try:
+        original(f"{command} -fuse-ld=gold", cwd)
+    except RuntimeError:  # CppCompileError: of the kernel, or of gold
+        original(command, cwd)
 
 
 def _links_with_gold(command: str) -> bool:

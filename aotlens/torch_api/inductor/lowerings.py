@@ -1,7 +1,6 @@
 """Changes to Inductor's lowerings and scheduler, in force while it compiles a graph."""
 
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from torch._ops import OpOverload
 
 from aotlens.torch_api.operators import attribute_text
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import Current, around, handled
 
 __all__ = [
     "OWN_LOWERINGS",
@@ -49,18 +48,9 @@ def layout_of_bernoulli(original: Any, current: Current) -> Any:
     return lowering.constrain_to_fx_strides
 
 
-def lower_effect(original: Callable[..., Any], current: Current) -> Any:
-    """Inductor's lowering of an operator with a side effect, in the graph's order."""
-    return partial(_lower_effect_in_order, original)
-
-
-def lower_storage_offset(original: Any, current: Current) -> Any:
-    """Where a view starts in its storage, which Inductor does not lower."""
-    return _lower_storage_offset
-
-
-def _lower_effect_in_order(lower: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Lower an effect in the graph's order.
+@around
+def lower_effect(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Inductor's lowering of an operator with a side effect, in the graph's order.
 
     Inductor notes what precedes an effect by the name of a buffer, and looks it up by the name of the
     operation.  A torchbind object may keep the memory of its inputs and outputs, so that is never reused.
@@ -69,7 +59,7 @@ def _lower_effect_in_order(lower: Callable[..., Any], *args: Any, **kwargs: Any)
 
     graph: Any = V.graph
     first = len(graph.operations)
-    result = lower(*args, **kwargs)
+    result = original(*args, **kwargs)
     for operation in graph.operations[first:]:
         noted = graph.additional_star_deps[operation.get_name()]
         graph.additional_star_deps[operation.get_operation_name()] |= noted
@@ -84,84 +74,71 @@ def _takes_torchbind_object(args: tuple[Any, ...]) -> bool:
     return any(isinstance(arg, TorchBindObject) for arg in args)
 
 
-def define_kernel(original: Callable[..., str], current: Current) -> Any:
+@handled
+def define_kernel(
+    names: list[str], original: Callable[..., str], self: Any, *args: Any, **kwargs: Any
+) -> str:
     """How Inductor defines a Triton kernel, whose name `handler`, a list, gets."""
-
-    def define(self: Any, *args: Any, **kwargs: Any) -> Any:
-        name, names = original(self, *args, **kwargs), current()
-        if names is not None:
-            names.append(name)
-        return name
-
-    return define
+    names.append(original(self, *args, **kwargs))
+    return names[-1]
 
 
-def codegen_comment(original: Callable[..., None], current: Current) -> Any:
+@handled
+def codegen_comment(
+    names: list[str], original: Callable[..., None], self: Any, node_schedule: Any, kernel_name: Any = None
+) -> None:
     """How Inductor notes which nodes a launch computes: by the kernel's name.
 
     For a reduction along both axes Inductor passes no name: it is the kernel that was defined just before.
     """
-
-    def comment(self: Any, node_schedule: Any, kernel_name: Any = None) -> None:
-        names = current()
-        original(self, node_schedule, kernel_name or (names[-1] if names else None))
-
-    return comment
+    original(self, node_schedule, kernel_name or (names[-1] if names else None))
 
 
-def compute_dependencies(original: Callable[..., Any], current: Current) -> Any:
+@around
+def compute_dependencies(original: Callable[..., Any], self: Any) -> None:
     """The dependencies of Inductor's scheduler, with the order of calls that take from a generator.
 
     Inductor knows of no order between them, and moves them with what reads them, or for the sake of memory.
     """
+    from torch._inductor.virtualized import V
 
-    def compute(self: Any) -> None:
-        from torch._inductor.virtualized import V
-
-        calls = [node for node in self.nodes if _is_random_op(getattr(node.node, "op_overload", None))]
-        for earlier, later in pairwise(calls):
-            V.graph.additional_buffer_deps[later.get_name()].add(earlier.get_outputs()[0].get_name())
-        original(self)
-
-    return compute
+    calls = [node for node in self.nodes if _is_random_op(getattr(node.node, "op_overload", None))]
+    for earlier, later in pairwise(calls):
+        V.graph.additional_buffer_deps[later.get_name()].add(earlier.get_outputs()[0].get_name())
+    original(self)
 
 
 def _is_random_op(op: Any) -> bool:
     return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
 
 
-def is_alive_anyway(original: Callable[[Any], bool], current: Current) -> Any:
+@around
+def is_alive_anyway(original: Callable[[Any], bool], dependency: Any) -> bool:
     """Whether Inductor's plan of the memory counts an input as alive throughout: by what the caller keeps.
 
     Inductor reads that from names such as `primals_1`, and orders the kernels for the lowest peak.  Inside a
     subgraph it goes by its own names.
     """
+    from torch._inductor.virtualized import V
 
-    def is_alive(dependency: Any) -> bool:
-        from torch._inductor.virtualized import V
-
-        ending = vars(V.graph.module).get("inputs_that_end")
-        if ending is None:
-            return original(dependency)
-        return dependency.name in V.graph.graph_inputs and dependency.name not in ending
-
-    return is_alive
+    ending = vars(V.graph.module).get("inputs_that_end")
+    if ending is None:
+        return original(dependency)
+    return dependency.name in V.graph.graph_inputs and dependency.name not in ending
 
 
-def _lower_storage_offset(view: Any) -> Any:
-    """Lower the storage offset of a view: Inductor's code has 0 where it is a symbol."""
+@around
+def lower_storage_offset(original: None, view: Any) -> Any:
+    """Where a view starts in its storage, which Inductor does not lower: it has 0 where that is a symbol."""
     from torch._inductor.virtualized import V
 
     value = V.graph.current_node.meta["val"]
     return value.node.expr if isinstance(value, torch.SymInt) else int(value)
 
 
-def set_python_kernel_name(original: Callable[..., None], current: Current) -> Any:
+@around
+def set_python_kernel_name(original: Callable[..., None], self: Any, name: str | None) -> None:
     """How Inductor's text names an operator: as Python, also where a part is a keyword."""
-
-    def set_name(self: Any, name: str | None) -> None:
-        original(self, name)
-        if self.python_kernel_name:
-            self.python_kernel_name = attribute_text(self.python_kernel_name)
-
-    return set_name
+    original(self, name)
+    if self.python_kernel_name:
+        self.python_kernel_name = attribute_text(self.python_kernel_name)

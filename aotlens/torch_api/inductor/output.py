@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlens.torch_api.inductor.kernel_groups import kernel_function
-from aotlens.torch_api.patches.scopes import Current
+from aotlens.torch_api.patches.scopes import handled
 
 __all__ = [
     "cpp_pybinding",
@@ -56,20 +56,18 @@ def load_inductor_code(pickled: bytes) -> Any:
     return compiled
 
 
-def cpp_pybinding(original: Callable[..., Any], current: Current) -> Any:
+@handled
+def cpp_pybinding(
+    find: Callable[..., Any], original: Callable[..., Any], self: Any, argtypes: list[str], source_code: str
+) -> Any:
     """How the text that Inductor generated gets a C++ kernel: from the library and by the name that
     `handler(argtypes, source)` returns.
 
     Where that returns None, the kernel is compiled.  Inductor itself would first try out what the compiler
     and the processor can do, which takes seconds.
     """
-
-    def load_kernel(self: Any, argtypes: list[str], source_code: str) -> Any:
-        find = current()
-        library = None if find is None else find(argtypes, source_code)
-        return original(self, argtypes, source_code) if library is None else kernel_function(*library)
-
-    return load_kernel
+    library = find(argtypes, source_code)
+    return original(self, argtypes, source_code) if library is None else kernel_function(*library)
 
 
 def inductor_folder() -> str:

@@ -23,7 +23,7 @@ from aotlens.torch_api.inductor.lowerings import (
     set_python_kernel_name,
 )
 from aotlens.torch_api.inductor.output import cpp_pybinding
-from aotlens.torch_api.patches.scopes import Current, Patch, Scope, constant, patched
+from aotlens.torch_api.patches.scopes import Patch, Scope, around, constant, patched
 from aotlens.torch_api.patches.targets import Attribute, Entry
 
 __all__ = [
@@ -90,14 +90,11 @@ DYNAMO = Scope(
 )
 
 
-def _convert_frame(original: Callable[..., Any], current: Current) -> Any:
+@around
+def _convert_frame(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
     """How Dynamo compiles a frame: with the rows of `DYNAMO` in force."""
-
-    def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with patched(DYNAMO):
-            return original(self, *args, **kwargs)
-
-    return convert
+    with patched(DYNAMO):
+        return original(self, *args, **kwargs)
 
 
 BACKEND = Scope(

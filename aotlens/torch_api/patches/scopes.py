@@ -18,16 +18,23 @@ from aotlens.torch_api.patches.targets import MISSING, Target
 __all__ = [
     "Current",
     "Patch",
+    "Replace",
     "Scope",
+    "around",
     "complete",
     "constant",
+    "handled",
     "install",
     "patched",
     "routed",
+    "static",
 ]
 
 Current = Callable[[], Any]
 """Returns the innermost handler of a scope, for the thread that asks; None outside of the scope."""
+
+Replace = Callable[[Any, Current], Any]
+"""Makes the new value of a name from torch's own and from the handlers of the scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +42,7 @@ class Patch:
     """One name of torch's, and what replaces it."""
 
     target: Target
-    replace: Callable[[Any, Current], Any]
-    """Makes the new value from torch's own and from the handlers of the scope."""
+    replace: Replace
     reason: str
     """Completes the sentence "torch is changed here because …"."""
     needs_loaded: bool = False
@@ -95,24 +101,59 @@ def complete(name: str) -> None:
             active.put(active.waiting)
 
 
-def routed(name: str) -> Callable[[Any, Current], Any]:
-    """A function that calls `handler.NAME(original, *args, **kwargs)`; the original where nobody handles."""
+def around(run: Callable[..., Any]) -> Replace:
+    """Replace a function by `run(original, *args, **kwargs)`."""
 
+    @wraps(run)
+    def replace(original: Any, current: Current) -> Any:
+        @wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return run(original, *args, **kwargs)
+
+        return call
+
+    return replace
+
+
+def handled(run: Callable[..., Any]) -> Replace:
+    """Replace a function by `run(handler, original, *args, **kwargs)`; torch's own where nobody handles."""
+
+    @wraps(run)
     def replace(original: Any, current: Current) -> Any:
         @wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             handler = current()
-            if handler is None:
-                return original(*args, **kwargs)
-            return getattr(handler, name)(original, *args, **kwargs)
+            if handler is not None:
+                return run(handler, original, *args, **kwargs)
+            return None if original is None else original(*args, **kwargs)  # torch's hooks are None until set
 
         return call
 
-    replace.__qualname__ = f"routed.{name}"
     return replace
 
 
-def constant(value: Any) -> Callable[[Any, Current], Any]:
+def static(replace: Replace) -> Replace:
+    """The same as a static method."""
+
+    @wraps(replace)
+    def replace_static(original: Any, current: Current) -> Any:
+        return staticmethod(replace(original, current))
+
+    return replace_static
+
+
+def routed(name: str) -> Replace:
+    """A function that calls `handler.NAME(original, *args, **kwargs)`; the original where nobody handles."""
+
+    @handled
+    def run(handler: Any, original: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return getattr(handler, name)(original, *args, **kwargs)
+
+    run.__qualname__ = f"routed.{name}"
+    return run
+
+
+def constant(value: Any) -> Replace:
     """The same new value, whatever torch's own is."""
     return lambda original, current: value
 

@@ -42,15 +42,14 @@ from aotlens.torch_api.patches.scopes import Patch, Scope, constant, routed
 from aotlens.torch_api.patches.targets import Attribute, HigherOrderRule
 from aotlens.torch_api.rng import device_rng_state, generator_class, rng_state
 from aotlens.torch_api.tensor_attributes import (
+    announced,
     assign_data,
     data_pointer,
     detach_in_place,
     grad_attribute,
     index_tensor,
-    register_hook,
     require_grad,
     resize_storage,
-    share_memory,
 )
 from aotlens.torch_api.transforms import linearize_part
 
@@ -87,11 +86,13 @@ TRACE = Scope(
         ),
         Patch(Attribute(_FAKE, "data_ptr"), data_pointer, _NO_MEMORY),
         Patch(Attribute("torch:UntypedStorage", "data_ptr"), data_pointer, _NO_MEMORY),
-        Patch(Attribute(_FAKE, "__dlpack__"), share_memory, _NO_MEMORY),
-        Patch(Attribute("torch.utils.dlpack", "to_dlpack"), share_memory, _NO_MEMORY),
+        Patch(Attribute(_FAKE, "__dlpack__"), announced("on_memory_read"), _NO_MEMORY),
+        Patch(Attribute("torch.utils.dlpack", "to_dlpack"), announced("on_memory_read"), _NO_MEMORY),
         Patch(Attribute("torch:Tensor", "grad"), grad_attribute, f"`x.grad`: {_NO_OPERATOR}"),
         Patch(
-            Attribute("torch:Tensor", "register_hook"), register_hook, f"`x.register_hook(f)`: {_NO_OPERATOR}"
+            Attribute("torch:Tensor", "register_hook"),
+            announced("on_hook_registration"),
+            f"`x.register_hook(f)`: {_NO_OPERATOR}",
         ),
         Patch(Attribute(_FAKE, "__getitem__"), index_tensor, "an index must not read a tensor's value"),
         Patch(Attribute(_FAKE, "__setitem__"), index_tensor, "an index must not read a tensor's value"),
