@@ -54,11 +54,10 @@ def test_importing_aotlens_changes_nothing_in_torch() -> None:
 
 @pytest.mark.parametrize(("of", "patch"), ROWS, ids=[f"{of.name}: {patch.target}" for of, patch in ROWS])
 def test_what_a_row_names_is_there(of: Scope, patch: Patch) -> None:
-    path = patch.target.operator if hasattr(patch.target, "operator") else patch.target.owner  # type: ignore[attr-defined]
-    if path.startswith("triton"):
+    if patch.target.module.startswith("triton"):
         pytest.importorskip("triton")
     if patch.needs_loaded:
-        import_module(path.partition(":")[0])
+        import_module(patch.target.module)
     holder = patch.target.holder(load=True)
     assert holder is not None
     is_there = type(patch.target.value(holder)) is not object

@@ -40,7 +40,7 @@ from aotlens.ir.program import op_name
 from aotlens.ir.symbols import is_data_dependent
 from aotlens.torch_api.fake.tensors import DATA_DEPENDENT_ERRORS, FakeTensor, fake_constant
 from aotlens.torch_api.modes import with_view_tracking
-from aotlens.torch_api.operators import check_at_run_time, composite_kernel, has_view_tracking_kernel
+from aotlens.torch_api.operators import check, composite_kernel, has_view_tracking_kernel
 from aotlens.torch_api.symbolic import make_shape_env
 from aotlens.unsupported import unsupported
 
@@ -179,8 +179,8 @@ def _track_views(recording: Recording, source: Tracked, step: ViewStep, node: An
 def _check_index(source: Any, dim: int, index: Any) -> None:
     """Add a run-time check of a data-dependent index, since a backend would read out of bounds."""
     if is_data_dependent(index):
-        check_at_run_time(index < source.shape[dim])
-        check_at_run_time(index >= -source.shape[dim])
+        check(index < source.shape[dim])
+        check(index >= -source.shape[dim])
 
 
 def _detach(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:

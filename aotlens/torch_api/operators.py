@@ -20,7 +20,6 @@ __all__ = [
     "assert_size_stride",
     "attribute_text",
     "check",
-    "check_at_run_time",
     "composite_kernel",
     "get_decompositions",
     "has_composite_kernel",
@@ -47,7 +46,10 @@ assert_size_stride: Callable[..., None] = torch._C._dynamo.guards.assert_size_st
 
 
 check = torch._check
-"""Raises RuntimeError from within torch, as its own kernels do of their arguments."""
+"""Requires a condition: raises RuntimeError from within torch, as its own kernels do of their arguments.
+
+torch notes a data-dependent condition, and the graph checks it.
+"""
 
 
 SYMBOLIC_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
@@ -144,8 +146,3 @@ def operator_name(original: Callable[..., str], function: Any) -> str:
     """
     path = original(function)
     return attribute_text(path) if isinstance(function, OpOverload) else path
-
-
-def check_at_run_time(condition: Any) -> None:
-    """Require a data-dependent condition: torch notes it, and the graph checks it."""
-    torch._check(condition)

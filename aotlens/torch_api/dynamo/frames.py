@@ -3,6 +3,7 @@
 import inspect
 import sys
 import traceback
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from types import CodeType
@@ -24,13 +25,21 @@ __all__ = [
     "traced_frames",
     "translator_codes",
     "translator_positions",
+    "translators",
 ]
 
 
-def translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:
+def translators(innermost: Any) -> Iterator[Any]:
+    """Yield Dynamo's translators of the functions that it is in, innermost first."""
+    while innermost is not None:
+        yield innermost
+        innermost = getattr(innermost, "parent", None)
+
+
+def translator_positions(innermost: Any) -> tuple[tuple[str, int, int, int, int], ...]:
     """(file, line, column, end line, end column) of each frame that Dynamo is in, innermost first."""
     ranges = []
-    while translator is not None:
+    for translator in translators(innermost):
         positions = getattr(translator.current_instruction, "positions", None)
         if positions is not None and positions.lineno is not None:
             ranges.append(
@@ -42,18 +51,13 @@ def translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int
                     positions.end_col_offset or 0,
                 )
             )
-        translator = getattr(translator, "parent", None)
     return tuple(ranges)
 
 
 def translator_codes(translator: Any) -> tuple[tuple[str, str, int], ...]:
     """(qualified name, file, first line) of each function that Dynamo is in, innermost first."""
-    codes = []
-    while translator is not None:
-        code = translator.f_code
-        codes.append((code.co_qualname, code.co_filename, code.co_firstlineno))
-        translator = getattr(translator, "parent", None)
-    return tuple(codes)
+    codes = [each.f_code for each in translators(translator)]
+    return tuple((code.co_qualname, code.co_filename, code.co_firstlineno) for code in codes)
 
 
 def frame_with_columns(frame: traceback.FrameSummary, translator: Any) -> traceback.FrameSummary:

@@ -29,6 +29,7 @@ from aotlens.torch_api.dynamo.frames import (
     skip_reason,
     source_name,
     traced_frames,
+    translators,
 )
 from aotlens.torch_api.dynamo.state import hide_from_dynamo, skip_frame_in_dynamo
 from aotlens.torch_api.patches.scopes import Patch, around, complete, handled
@@ -64,10 +65,9 @@ def _on_line(listener: DynamoListener, original: Callable[..., Any], self: Any, 
         listener.starts_line(self.f_code, depth, _traced_lines(self))
 
 
-def _traced_lines(translator: Any) -> Iterator[tuple[str, int]]:
-    while translator is not None:
+def _traced_lines(innermost: Any) -> Iterator[tuple[str, int]]:
+    for translator in translators(innermost):
         yield translator.f_code.co_filename, translator.lineno or translator.f_code.co_firstlineno
-        translator = getattr(translator, "parent", None)
 
 
 @handled

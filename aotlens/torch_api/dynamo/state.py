@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -203,16 +203,14 @@ def wrap_compiled(wrap: Callable[[Any, Any], Any], original: Callable[..., Any],
     return wrap(fn, compiled) if is_wrapper else compiled
 
 
-@contextmanager
-def forecasting_settings(is_dynamic: bool) -> Iterator[None]:
-    """Within the block Dynamo compiles a function as often as it must, with symbolic sizes where asked."""
+def forecasting_settings(is_dynamic: bool) -> AbstractContextManager[Any]:
+    """Within it Dynamo compiles a function as often as it must, with symbolic sizes where asked."""
     from torch._dynamo import config
 
     settings: dict[str, Any] = {"recompile_limit": 64}
     if is_dynamic:  # what `torch.compile(dynamic=True)` sets around its calls
         settings["assume_static_by_default"] = False
-    with config.patch(settings):
-        yield
+    return config.patch(settings)
 
 
 def unsupported_frames() -> Iterator[tuple[str, int, str, str | None, int | None]]:

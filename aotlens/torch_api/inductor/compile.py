@@ -4,7 +4,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -250,13 +250,11 @@ def inductor_settings() -> dict[str, Any]:
     return settings | {name: getattr(config, name) for name in passes}
 
 
-@contextmanager
-def with_eager_random_numbers() -> Iterator[None]:
-    """Within the block, code that Inductor compiles has the random numbers that eager has."""
+def with_eager_random_numbers() -> AbstractContextManager[Any]:
+    """Within it, code that Inductor compiles has the random numbers that eager has."""
     from torch._inductor import config
 
-    with config.patch(fallback_random=True):
-        yield
+    return config.patch(fallback_random=True)
 
 
 def inductor_generates_random(config: dict[str, Any]) -> bool:

@@ -37,7 +37,7 @@ Replace = Callable[[Any, Current], Any]
 """Makes the new value of a name from torch's own and from the handlers of the scope."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Patch:
     """One name of torch's, and what replaces it."""
 
@@ -158,46 +158,34 @@ def constant(value: Any) -> Replace:
     return lambda original, current: value
 
 
-@dataclass(frozen=True, slots=True)
-class _Built:
-    """The value that a row made last."""
-
-    patch: Patch
-    original: Any
-    current: Current
-    """What it was made from."""
-    value: Any
-
-
 class _Layers:
     """The rows in force on one name, over torch's own value.  Mutable: scopes add and remove rows."""
 
     def __init__(self, target: Target, holder: Any) -> None:
         self.target, self.holder = target, holder
-        self._module_name = target.module
         self._module = sys.modules.get(target.module)
         self.original: Any = MISSING
         self.rows: list[tuple[Patch, Current]] = []
-        self.counts: dict[int, int] = {}
+        self.counts: dict[Patch, int] = {}
 
     def is_loaded(self) -> bool:
         """Return True if the module is the one that was loaded when the name was looked up."""
-        return sys.modules.get(self._module_name) is self._module
+        return sys.modules.get(self.target.module) is self._module
 
     def add(self, patch: Patch, current: Current) -> None:
-        count = self.counts.get(id(patch), 0)
+        count = self.counts.get(patch, 0)
         if count == 0:
             if not self.rows:
                 self.original = self.target.own(self.holder)
             self._put(patch, current)
             self.rows.append((patch, current))
-        self.counts[id(patch)] = count + 1
+        self.counts[patch] = count + 1
 
     def remove(self, patch: Patch) -> None:
         """Take a row off when the last scope with it leaves; the others are applied anew."""
-        count = self.counts.pop(id(patch)) - 1
+        count = self.counts.pop(patch) - 1
         if count:
-            self.counts[id(patch)] = count
+            self.counts[patch] = count
             return
         self.rows = [row for row in self.rows if row[0] is not patch]
         self.target.put(self.holder, self.original)
@@ -206,10 +194,11 @@ class _Layers:
 
     def _put(self, patch: Patch, current: Current) -> None:
         before = self.target.value(self.holder)
-        built = _BUILT.get(id(patch))
-        if built is None or not _is_same(built.original, before) or built.current is not current:
-            built = _BUILT[id(patch)] = _Built(patch, before, current, patch.replace(before, current))
-        self.target.put(self.holder, built.value)
+        original, made_for, value = _BUILT.get(patch, (MISSING, None, None))
+        if made_for is not current or not _is_same(original, before):
+            value = patch.replace(before, current)
+            _BUILT[patch] = before, current, value
+        self.target.put(self.holder, value)
 
 
 def _is_same(first: Any, second: Any) -> bool:
@@ -221,8 +210,10 @@ _METHODS = (MethodType, BuiltinMethodType)
 _LOCK = threading.RLock()
 _LAYERS: dict[Target, _Layers] = {}
 """By target: a name that torch has once has one entry."""
-_BUILT: dict[int, _Built] = {}
-"""By the identity of a row: to enter a scope again only sets attributes."""
+_BUILT: dict[Patch, tuple[Any, Current, Any]] = {}
+"""By row, the value that it made last, behind what it was made from: to enter a scope again only sets
+attributes.
+"""
 
 
 class _Active:
@@ -274,22 +265,16 @@ def _leave(scope: Scope) -> None:
             layers.remove(patch)
 
 
-_ROWS: dict[int, tuple[Patch, _Layers]] = {}
-"""By the identity of a row, what was looked up for it."""
-
-
 def _layers_of(patch: Patch) -> _Layers | None:
     """Return the layers on the name of a row; None where the row waits for its module."""
-    row = _ROWS.get(id(patch))
-    if row is not None and (not patch.needs_loaded or row[1].is_loaded()):
-        return row[1]
+    layers = _LAYERS.get(patch.target)
+    if layers is not None and (not patch.needs_loaded or layers.is_loaded()):
+        return layers
     holder = patch.target.holder(load=not patch.needs_loaded)
     if holder is None:
         return None
-    layers = _LAYERS.get(patch.target)
     if layers is None or layers.holder is not holder:
         layers = _LAYERS[patch.target] = _Layers(patch.target, holder)
-    _ROWS[id(patch)] = patch, layers
     return layers
 
 

@@ -144,7 +144,7 @@ TRACE = Scope(
             "`torch.func.linearize` would trace the derivative with a tracer of its own",
         ),
         *(
-            Patch(HigherOrderRule(name), gradient_rule(name), reason)
+            Patch(HigherOrderRule(f"torch:ops.higher_order.{name}"), gradient_rule(name), reason)
             for name, reason in (
                 ("invoke_subgraph", "a marked region is traced and divided once"),
                 ("while_loop", "numbers that it carries become tensors"),

@@ -5,11 +5,12 @@ module of torch.
 """
 
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 __all__ = ["MISSING", "Attribute", "Entry", "HigherOrderRule", "Target"]
 
@@ -17,22 +18,31 @@ MISSING: Any = object()
 """The value of a name that an object inherits, or lacks."""
 
 
-class Target(Protocol):
+@dataclass(frozen=True, slots=True)
+class Target(ABC):
     """A name of torch's that can be replaced."""
+
+    owner: str
+    """The path of the object that has the name: `torch.random`, `torch:Tensor`."""
 
     @property
     def module(self) -> str:
         """The module that must be loaded for it."""
+        return self.owner.partition(":")[0]
 
     def holder(self, load: bool) -> Any:
         """The object that has the name; None where its module is not loaded, and not to be loaded."""
+        return _named(self.owner, load)
 
+    @abstractmethod
     def own(self, holder: Any) -> Any:
         """What the object itself has under the name."""
 
     def value(self, holder: Any) -> Any:
         """What torch gets under the name, inherited or not."""
+        return self.own(holder)
 
+    @abstractmethod
     def put(self, holder: Any, value: Any) -> None:
         """Set the value of the object, or remove its own with `MISSING`."""
 
@@ -58,22 +68,13 @@ def _key(path: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Target):
     """An attribute of a module or class."""
 
-    owner: str
-    """`torch.random`, `torch:Tensor`."""
     name: str
 
     def __str__(self) -> str:
         return f"{self.owner.replace(':', '.')}.{self.name}"
-
-    @property
-    def module(self) -> str:
-        return self.owner.partition(":")[0]
-
-    def holder(self, load: bool) -> Any:
-        return _named(self.owner, load)
 
     def own(self, holder: Any) -> Any:
         return vars(holder).get(self.name, MISSING)  # not getattr: a static method stays one
@@ -89,10 +90,9 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Target):
     """An entry of a dictionary."""
 
-    owner: str
     key: str
     """The path of the object that is the key: `torch:ops.aten.view.default`."""
     is_new: bool = False
@@ -100,13 +100,6 @@ class Entry:
 
     def __str__(self) -> str:
         return f"{self.owner.replace(':', '.')}[{self.key.partition(':')[2]}]"
-
-    @property
-    def module(self) -> str:
-        return self.owner.partition(":")[0]
-
-    def holder(self, load: bool) -> Any:
-        return _named(self.owner, load)
 
     def own(self, holder: Any) -> Any:
         return holder.get(_key(self.key), MISSING)
@@ -124,27 +117,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class HigherOrderRule:
+class HigherOrderRule(Target):
     """The gradient rule of a higher-order operator."""
 
-    operator: str
-    """`cond`."""
-
     def __str__(self) -> str:
-        return f"torch.ops.higher_order.{self.operator}.py_kernels[Autograd]"
-
-    @property
-    def module(self) -> str:
-        return "torch"
-
-    def holder(self, load: bool) -> Any:
-        return _named(f"torch:ops.higher_order.{self.operator}", load)
+        return f"{self.owner.replace(':', '.')}.py_kernels[Autograd]"
 
     def own(self, holder: Any) -> Any:
         return holder.py_kernels.get(_key("torch:_C.DispatchKey.Autograd"), MISSING)
-
-    def value(self, holder: Any) -> Any:
-        return self.own(holder)
 
     def put(self, holder: Any, value: Any) -> None:
         holder.py_kernels[_key("torch:_C.DispatchKey.Autograd")] = value
