@@ -11,7 +11,7 @@ from torch import fx
 from aotlens.analysis.records import MutationType
 from aotlens.codegen.graph_calls import as_boxed, as_unchanged_graph
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.codegen.saved_layouts import lay_out
+from aotlens.codegen.saved_layouts import Strides, lay_out_inputs, reported_strides
 from aotlens.ir.program import Program
 from aotlens.ir.slots import stays_in_place
 from aotlens.joint.convention import Convention, backward_convention, forward_convention, tag_sides
@@ -115,7 +115,7 @@ class _Unit:
         self._keeps_mutations = keeps_mutations
         self._number = next_id()
         self._context = TracingContext.try_get()
-        self._strides: dict[int, tuple[Any, ...]] = {}
+        self._strides: Strides = {}
 
     def compile_first(self, convention: Convention, compiler: Backend) -> Run:
         """Compile the forward, or the only graph."""
@@ -126,19 +126,15 @@ class _Unit:
         context.fw_metadata, context.params_flat = self._metadata(convention.program), []
         with context.report_output_strides() as reported:
             result = self._run(self._parts.forward, convention, module, compiler)
-        for output, stride in zip(convention.program.outputs, reported or (), strict=False):
-            if stride is not None and output.value is not None:
-                self._strides[id(output.value)] = tuple(stride)
+        self._strides |= reported_strides(convention.program, reported)
         return result
 
     def compile_backward(self, program: Program, compiler: Backend) -> Run:
         own, convention = self._parts.backward, backward_convention(self._parts.joint, program)
         module = self._module(convention, 1 if own and convention.program.nodes is own.nodes else None)
         if self._strides:
-            placeholders = module.graph.find_nodes(op="placeholder")
             with self._parts.joint.captured.fake_mode:
-                for program_input, node in zip(convention.program.inputs, placeholders, strict=True):
-                    lay_out(node, self._strides.get(id(program_input.node)))
+                lay_out_inputs(module, convention.program, self._strides)
         with tracing(self._context):
             return self._run(program, convention, module, compiler)
 

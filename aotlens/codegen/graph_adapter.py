@@ -5,7 +5,7 @@ tensor or has its own storage in eager is separate here too.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -35,16 +35,7 @@ class GraphAdapter:
     @property
     def is_needed(self) -> bool:
         """Whether there is any work around the graph's code."""
-        lists = (
-            self.negated,
-            self.crossed_writes,
-            self.possibly_in_cat,
-            self.views,
-            self.updated,
-            self.copies,
-            self.lazy,
-        )
-        return any(lists)
+        return any(getattr(self, positions.name) for positions in fields(self))
 
     def code(self, code: Code) -> Code:
         """Return the graph's code as the module text calls it."""

@@ -21,7 +21,7 @@ from aotlens.codegen.graph_preparation import prepare_graph
 from aotlens.codegen.kernels import RUNS, Measurable, call_numbers, kernels_of, measure_calls
 from aotlens.codegen.opaque_objects import refresh_objects, reject_objects
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.codegen.saved_layouts import lay_out
+from aotlens.codegen.saved_layouts import Strides, lay_out_inputs, reported_strides
 from aotlens.codegen.serialized_code import SerializedCode, serialize_code
 from aotlens.codegen.standalone_code import StandaloneGraph, aligning_lines, standalone_graph
 from aotlens.errors import AotlensError, BackendError
@@ -164,12 +164,11 @@ class _Unit:
     def __init__(self, parts: Partitioned, config: Config) -> None:
         self._parts = parts
         self._config = config
-        self._strides: dict[int, tuple[Any, ...]] = {}
+        self._strides: Strides = {}
         self._kernels: dict[str, tuple[Kernel, ...]] = {}
         self._measurable: dict[str, Measurable] = {}
         self._compiled: dict[str, tuple[Any, GraphAdapter]] = {}
         self._is_one_partition = True
-        self._latest: tuple[Any, GraphAdapter] | None = None
         with inductor_config_patch(config):
             self._recording = cudagraph_flags()
 
@@ -177,8 +176,7 @@ class _Unit:
         """Compile the graph of that name to text; None where it computes nothing, so that its own text
         runs."""
         compile_graph()
-        assert self._latest is not None  # set by compile_graph
-        result, adapter = self._latest
+        result, adapter = self._compiled[name]
         source = getattr(result, "source_code", "")
         if not source:
             return None
@@ -233,19 +231,14 @@ class _Unit:
                 _static(program),
                 is_inference=not training,
             )
-        for output, stride in zip(program.outputs, strides or (), strict=False):
-            if stride is not None:
-                self._strides[id(output.value)] = tuple(stride)
+        self._strides |= reported_strides(program, strides)
         return result
 
     def compile_backward(self, program: Program) -> Callable[[list[Any]], Any]:
         """Compile the backward, or a variant with the same inputs."""
         module = to_graph_module(program, training=True)
         with self._fake_mode:
-            for program_input, node in zip(
-                program.inputs, module.graph.find_nodes(op="placeholder"), strict=True
-            ):
-                lay_out(node, self._strides.get(id(program_input.node)))
+            lay_out_inputs(module, program, self._strides)
         context: Any = TracingContext(self._fake_mode)
         static = _static_saved(self._parts, self._is_one_partition)
         donated = donated_positions(self._parts)
@@ -302,8 +295,7 @@ class _Unit:
             self._measurable[phase] = Measurable(result.source_code, names, handles, tuple(inputs))
         if phase == "forward":
             self._is_one_partition = len(getattr(result, "partition_maps", None) or ()) <= 1
-        self._latest = result, adapter
-        self._compiled[phase] = self._latest
+        self._compiled[phase] = result, adapter
         return adapter.code(as_boxed(result))
 
 

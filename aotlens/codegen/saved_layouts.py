@@ -1,11 +1,16 @@
 """Apply the concrete strides that compiled code chose to a saved value, whose sizes may be symbolic."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import fx
 
 from aotlens.capture.storage import has_symbols, storage_range_of
+from aotlens.ir.program import Program
+
+Strides = dict[int, tuple[Any, ...]]
+"""By the identity of an output's node."""
 
 
 def with_strides(val: Any, strides: tuple[int, ...]) -> Any:
@@ -34,3 +39,16 @@ def lay_out(node: fx.Node, strides: tuple[int, ...] | None) -> None:
     val = node.meta["val"]
     if strides is not None and isinstance(val, torch.Tensor):
         node.meta["val"] = with_strides(val, strides)
+
+
+def lay_out_inputs(module: fx.GraphModule, program: Program, strides: Strides) -> None:
+    """Give the placeholders of a backward the strides with which the forward returns the saved values."""
+    placeholders = module.graph.find_nodes(op="placeholder")
+    for program_input, node in zip(program.inputs, placeholders, strict=True):
+        lay_out(node, strides.get(id(program_input.node)))
+
+
+def reported_strides(program: Program, reported: Iterable[Any] | None) -> Strides:
+    """Return the strides that a compiler reported for the outputs of a forward."""
+    outputs = zip(program.outputs, reported or (), strict=False)
+    return {id(output.value): tuple(stride) for output, stride in outputs if stride is not None}

@@ -6,7 +6,7 @@ Invariant: the records are facts of one run, in Dynamo's terms; `records` turns 
 from dataclasses import dataclass, field
 from typing import Any
 
-from aotlens.dynamo.recompilations import FailedGuard
+from aotlens.model.dynamo import Cause
 from aotlens.model.source import Span
 from aotlens.torch_api.dynamo.events import DynamoConstant, Frames
 
@@ -19,12 +19,7 @@ class CompilationFacts:
 
     id: str
     part: str
-    order: int
-    cause: FailedGuard | None = None
-    span: Span | None = None
-    """Where the failed guard was created."""
-    call: Span | None = None
-    against: str = ""
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +27,6 @@ class MeasuredGuards:
     """The guards of one compilation."""
 
     made: tuple[tuple[str, str, Frames], ...]
-    leaves: int
     nanoseconds: float | None
 
 

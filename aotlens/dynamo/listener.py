@@ -6,7 +6,7 @@ Invariant: nothing here raises into the user's program, changes what Dynamo does
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -20,13 +20,13 @@ from aotlens.dynamo.facts import CompilationFacts, FunctionFacts, MeasuredGuards
 from aotlens.dynamo.graph_edges import graph_edges
 from aotlens.dynamo.graph_transfers import GraphTransfers
 from aotlens.dynamo.guard_names import as_guard, without_scope
-from aotlens.dynamo.recompilations import FailedGuard, closest_entry, failed_guard, of_wrapped_module
+from aotlens.dynamo.recompilations import closest_entry, failed_guard, of_wrapped_module
 from aotlens.dynamo.skips import LAYER_OF_TORCH
-from aotlens.dynamo.spans import span_of, statement_span, user_frame
+from aotlens.dynamo.spans import statement_span, user_span
+from aotlens.model.dynamo import Cause
 from aotlens.model.report import AFTER
-from aotlens.model.source import Span
 from aotlens.observe import observing
-from aotlens.torch_api.dynamo.calls import EagerCalls, counting_eager_calls, passed_callable
+from aotlens.torch_api.dynamo.calls import EagerCalls, passed_callable
 from aotlens.torch_api.dynamo.events import (
     CacheEvent,
     DynamoConstant,
@@ -116,7 +116,7 @@ class Listener:
         with (
             patched(LISTEN, self),
             observing(on_stage=self._on_stage, on_busy=self._on_busy),
-            counting_eager_calls(self._runs_in_eager) as calls,
+            closing(EagerCalls(self._runs_in_eager)) as calls,
         ):
             self._eager_calls = calls
             yield self
@@ -188,7 +188,7 @@ class Listener:
         """Note what Dynamo does not trace: layers passed to `torch.compile`, and functions of the user's."""
         if wrapped is not None:
             function, frames = wrapped
-            skip = WrappedSkip(_name_of(function), reason, _user_span(frames))
+            skip = WrappedSkip(_name_of(function), reason, user_span(frames))
             self.wrapped_skips.setdefault(id(passed_callable(function)), skip)
         for name, span in self.sites.skipped_by(code):
             owner = self.function(span.file, name, span.line)
@@ -258,15 +258,22 @@ class Listener:
         facts = self._compilation(owner, part, self._known_id(recompile.compile_id))
         miss = closest_entry(recompile)
         if miss is None:
-            facts.cause = FailedGuard("other", "", "")
+            facts.cause = Cause("", "other", "", "", "", None, None, "")
             return
-        facts.against = self._known_id(miss.entry)
-        facts.cause = failed_guard(miss, recompile.scope, self._broken_before(recompile.code))
+        failed = failed_guard(miss, recompile.scope, self._broken_before(recompile.code))
         if self._tracing.stack and self._tracing.stack[-1].wraps is not None:
-            facts.cause = of_wrapped_module(facts.cause)
-        frames = miss.frames or self._guard_frames(owner, part, facts.cause.source, miss.reason)
-        facts.span = _user_span(frames)
-        facts.call = _user_span(recompile.above)
+            failed = of_wrapped_module(failed)
+        frames = miss.frames or self._guard_frames(owner, part, failed.source, miss.reason)
+        facts.cause = Cause(
+            failed.guard,
+            failed.kind,
+            failed.name,
+            failed.old,
+            failed.new,
+            user_span(frames),
+            user_span(recompile.above),
+            self._known_id(miss.entry),
+        )
 
     def _broken_before(self, code: CodeType) -> str:
         """Return the expression of the graph break before a resume function."""
@@ -295,7 +302,7 @@ class Listener:
     def makes_guards(self, guards: DynamoGuards) -> None:
         owner, part = self._owner(guards.code)
         nanoseconds = _timed(guards.check) if self.counts_calls else None
-        owner.guards[part] = MeasuredGuards(guards.made, guards.leaves, nanoseconds)
+        owner.guards[part] = MeasuredGuards(guards.made, nanoseconds)
         if part:
             return
         arguments = guards.code.co_varnames[: guards.code.co_argcount + guards.code.co_kwonlyargcount]
@@ -304,7 +311,7 @@ class Listener:
                 continue
             value = guards.scope["L"].get(name)
             if isinstance(value, int | float) and not isinstance(value, bool):
-                owner.numbers.setdefault(name, (value, _user_span(frames)))
+                owner.numbers.setdefault(name, (value, user_span(frames)))
 
     # Time.
 
@@ -351,7 +358,7 @@ class Listener:
 
     def _compilation(self, owner: FunctionFacts, part: str, compile_id: str) -> CompilationFacts:
         if compile_id not in owner.compilations:
-            owner.compilations[compile_id] = CompilationFacts(compile_id, part, len(owner.compilations))
+            owner.compilations[compile_id] = CompilationFacts(compile_id, part)
         return owner.compilations[compile_id]
 
     def captures(self, graph: DynamoGraph, nodes: Sequence[Any]) -> None:
@@ -377,11 +384,6 @@ class Listener:
 def _name_of(function: Any) -> str:
     function = getattr(function, "__self__", function)
     return str(getattr(function, "__qualname__", type(function).__name__))
-
-
-def _user_span(frames: Frames) -> Span | None:
-    index = user_frame(frames)
-    return None if index is None else span_of(frames[index])
 
 
 def _timed(check: Callable[[], bool]) -> float:

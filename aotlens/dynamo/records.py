@@ -16,11 +16,10 @@ from aotlens.dynamo.guard_names import user_name
 from aotlens.dynamo.hints import Library, break_hint
 from aotlens.dynamo.listener import Listener
 from aotlens.dynamo.skips import skip_of
-from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
+from aotlens.dynamo.spans import definition_at, expression_text, statement_span, user_span
 from aotlens.model.dynamo import (
     Break,
     CacheUse,
-    Cause,
     Compilation,
     CompileSeconds,
     Dynamo,
@@ -121,20 +120,8 @@ def _compilation(
     phases = clock.of_compilation(facts.id)
     dynamo = sum(phases.get(name, 0.0) for name in DYNAMO_PHASES)
     backend = sum(phases.values()) - dynamo - phases.get(FIRST_RUN, 0.0)
-    failed, cause = facts.cause, None
-    if failed is not None:
-        cause = Cause(
-            failed.guard,
-            failed.kind,
-            failed.name,
-            failed.old,
-            failed.new,
-            facts.span,
-            facts.call,
-            facts.against,
-        )
     seconds = Seconds(dynamo, backend, dynamo + backend)
-    return Compilation(facts.id, facts.part, targets.get(facts.id, ()), seconds, cause)
+    return Compilation(facts.id, facts.part, targets.get(facts.id, ()), seconds, facts.cause)
 
 
 def _break(facts: BreakFacts, listener: Listener) -> Break:
@@ -219,8 +206,7 @@ def _specialisations(facts: FunctionFacts, changed: set[str]) -> Iterator[Specia
     """Yield each specialised value once, except numbers that a recompilation reports."""
     seen: set[object] = set()
     for constant in facts.constants:
-        index = user_frame(constant.frames)
-        span = None if index is None else span_of(constant.frames[index])
+        span = user_span(constant.frames)
         name = ", ".join(dict.fromkeys(map(user_name, constant.sources)))
         key = (name, constant.value, span)
         if key in seen:
@@ -258,9 +244,7 @@ def _guards(measured: MeasuredGuards) -> list[DynamoGuard]:
     """Return the guards by value and line, the most numerous first."""
     rows: dict[tuple[str, Span | None], list[str]] = {}
     for source, code, frames in measured.made:
-        index = user_frame(frames)
-        span = None if index is None else span_of(frames[index])
-        rows.setdefault((user_name(source), span), []).append(user_name(code))
+        rows.setdefault((user_name(source), user_span(frames)), []).append(user_name(code))
     total = sum(map(len, rows.values()))
     share = measured.nanoseconds / total if measured.nanoseconds is not None and total else None
     guards = [

@@ -15,7 +15,15 @@ from functools import lru_cache
 from aotlens.capture.provenance.frames import is_first_party_file, is_user_file
 from aotlens.model.source import Span
 
-__all__ = ["Definition", "definition_at", "expression_text", "span_of", "statement_span", "user_frame"]
+__all__ = [
+    "Definition",
+    "definition_at",
+    "expression_text",
+    "span_of",
+    "statement_span",
+    "user_frame",
+    "user_span",
+]
 
 _COMMENT = re.compile(r"\s+#.*$")
 _LONGEST = 100
@@ -39,6 +47,12 @@ def user_frame(frames: Sequence[traceback.FrameSummary]) -> int | None:
         if index is not None:
             return index
     return None
+
+
+def user_span(frames: Sequence[traceback.FrameSummary]) -> Span | None:
+    """Return the expression of the innermost frame of the user's; None without such a frame."""
+    index = user_frame(frames)
+    return None if index is None else span_of(frames[index])
 
 
 def span_of(frame: traceback.FrameSummary) -> Span:

@@ -12,7 +12,7 @@ from torch import fx
 
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, getitem, op_name
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, getitem, map_leaves, op_name
 from aotlens.ir.slots import UserInput, UserOutput
 
 Converted = dict[fx.Node, Any]
@@ -93,14 +93,11 @@ def _origin(node: fx.Node) -> Origin:
 
 
 def map_argument(value: Any, converted: Converted) -> Any:
-    if isinstance(value, fx.Node):
-        return converted[value]
-    if isinstance(value, tuple):
-        return tuple(map_argument(item, converted) for item in value)
-    if isinstance(value, list):
-        return [map_argument(item, converted) for item in value]
-    if isinstance(value, slice):
-        return slice(*(map_argument(item, converted) for item in (value.start, value.stop, value.step)))
-    if isinstance(value, dict):
-        return {key: map_argument(item, converted) for key, item in value.items()}
-    return value
+    """Return nested arguments of a graph node with our nodes."""
+
+    def change(leaf: Any) -> Any:
+        if isinstance(leaf, slice):
+            return slice(*map(change, (leaf.start, leaf.stop, leaf.step)))
+        return converted[leaf] if isinstance(leaf, fx.Node) else leaf
+
+    return map_leaves(value, change)

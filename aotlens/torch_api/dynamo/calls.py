@@ -5,8 +5,7 @@ Invariant: nothing here runs on a call of compiled code, until a function has re
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
@@ -22,7 +21,6 @@ __all__ = [
     "COMPILE_CALLS",
     "EagerCalls",
     "compiled_module",
-    "counting_eager_calls",
     "passed_callable",
     "state_against_dynamo",
     "wrap_calls",
@@ -126,6 +124,7 @@ class EagerCalls:
             self._previous, self._is_installed = set_guard_complete_hook(self._looked_up), True
 
     def close(self) -> None:
+        """Watch no function any more."""
         if not self._is_installed:
             return
         replaced = set_guard_complete_hook(self._previous)
@@ -149,13 +148,3 @@ class EagerCalls:
         if frame.f_code in self._codes:
             with log_exceptions():
                 self._notify(frame.f_code)
-
-
-@contextmanager
-def counting_eager_calls(notify: Callable[[CodeType], None]) -> Iterator[EagerCalls]:
-    """Within the block, call `notify` for each call in eager of the functions that are watched."""
-    calls = EagerCalls(notify)
-    try:
-        yield calls
-    finally:
-        calls.close()

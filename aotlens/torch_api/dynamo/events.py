@@ -89,8 +89,6 @@ class DynamoGuards(NamedTuple):
     compile_id: str
     made: tuple[tuple[str, str, Frames], ...]
     """Of each guard its source (`L['x']`), its code, and where it was made."""
-    leaves: int
-    """How many checks a call that meets all of them makes."""
     scope: Mapping[str, Any]
     check: Callable[[], bool]
     """Evaluate all of them on the values of the call that was compiled."""

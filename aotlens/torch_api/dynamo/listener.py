@@ -244,16 +244,7 @@ def _guards(manager: Any, f_locals: Any, builder: Any) -> DynamoGuards:
     )
     scope = {"L": f_locals, "G": graph.global_scope}
     check = partial(manager.root.check, f_locals)
-    return DynamoGuards(builder.f_code, current_compile(), made, _leaves(manager.root), scope, check)
-
-
-def _leaves(manager: Any) -> int:
-    """How many single checks a tree of guards holds."""
-    below = list(manager.get_child_managers())
-    if hasattr(manager, "get_key_value_managers"):
-        pairs = manager.get_key_value_managers().values()
-        below += [part for pair in pairs for part in pair if part is not None]
-    return len(manager.get_leaf_guards()) + sum(map(_leaves, below))
+    return DynamoGuards(builder.f_code, current_compile(), made, scope, check)
 
 
 @handled
