@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from aotlens.codegen.records import Generated, GraphCode
@@ -104,18 +105,15 @@ class CacheEntry:
         backward = code.backward
         if backward is None or backward.compile is None or not backward.lazy:
             return code
-        compile_graph, plain = backward.compile, backward
+        compile_graph = partial(self.compile_late, graph_name(backward.program), backward)
+        return replace(code, backward=replace(backward, compile=compile_graph))
 
-        def compiled() -> Callable[[list[Any]], Any]:
-            started = time.perf_counter()
-            made = compile_graph()
-            self.put_late(graph_name(plain.program), plain, (time.perf_counter() - started) * 1000)
-            return made
-
-        return replace(code, backward=replace(backward, compile=compiled))
-
-    def put_late(self, name: str, code: GraphCode, took_ms: float) -> None:
-        """Store the code of a graph after its result, and add its compile time to that."""
+    def compile_late(self, name: str, code: GraphCode) -> Callable[[list[Any]], Any]:
+        """Compile a graph after its result was stored; store its code, and add the time to the result."""
+        assert code.compile is not None  # checked by the callers
+        started = time.perf_counter()
+        made = code.compile()
+        took_ms = (time.perf_counter() - started) * 1000
         try:
             self.put_code(name, code)
             if self.entry is not None:
@@ -123,6 +121,7 @@ class CacheEntry:
                 self._put(RESULTS, self._variant_key(), self.entry)
         except NoFingerprintError as error:
             _LOG.debug("the code of `%s` is not kept: %s", name, error)
+        return made
 
     def target(self) -> Target | None:
         """Return the stored report of the result; None where no run has built it."""

@@ -13,7 +13,7 @@ from aotlens.codegen.records import Generated, GraphCode
 from aotlens.compile_cache.entry import CacheEntry
 from aotlens.compile_cache.environment import environment_lines, option_lines
 from aotlens.compile_cache.graph_key import attribute_at, graph_lines, source_lines, spans_of_graph
-from aotlens.compile_cache.records import Constant, StoredResult
+from aotlens.compile_cache.records import StoredResult
 from aotlens.compile_cache.size_guards import CallSizes, sizes_of
 from aotlens.compile_cache.tensor_key import input_text, sharing_lines
 from aotlens.disk_cache import Store, cache_folder, digest, open_store
@@ -120,14 +120,15 @@ def _entry(
         NoFingerprintError: the text is bound to what another process does not have.
     """
     graphs = dict(graphs_of(code))
-    compiled, lazy, stored_constants = [], [], []
+    compiled, lazy = [], []
+    stored_constants: dict[str, str] = {}
     for name, value in text.bound.items():
         if name in graphs:
             compiled.append(name)
         elif name.removeprefix("compile_") in graphs:
             lazy.append(name.removeprefix("compile_"))
         elif id(value) in constants:
-            stored_constants.append(Constant(name, constants[id(value)]))
+            stored_constants[name] = constants[id(value)]
         else:
             raise NoFingerprintError(f"what `{name}` of the module text is bound to")
     of_some = text.late.get(BACKWARD_OF_SOME)
@@ -143,7 +144,7 @@ def _entry(
         text.source,
         tuple(compiled),
         tuple(lazy),
-        tuple(stored_constants),
+        stored_constants,
         differentiable=BOUND_NAME in text.late,
         partial_backward=of_some is not None,
         guards=guards,

@@ -4,16 +4,6 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
-    """A tensor to which the module text binds a name."""
-
-    name: str
-    """The name in the text."""
-    path: str
-    """The tensor's path in the captured graph."""
-
-
-@dataclass(frozen=True, slots=True)
 class StoredResult:
     """One compiled result: the module text, and the objects to which it binds its names."""
 
@@ -22,7 +12,8 @@ class StoredResult:
     """Graphs whose code is loaded with the text."""
     lazy: tuple[str, ...]
     """Graphs whose code is loaded at their first call."""
-    constants: tuple[Constant, ...]
+    constants: dict[str, str]
+    """By a name in the text, the path of its tensor in the captured graph."""
     differentiable: bool
     """Whether double backward is possible, for which the stages run after all."""
     partial_backward: bool

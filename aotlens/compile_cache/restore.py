@@ -4,7 +4,6 @@ Invariant: an entry that cannot be loaded counts as a cache miss; load errors ne
 """
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -58,8 +57,8 @@ def restored_text(
         bound[f"compile_{name}"] = in_callers_context(
             _loaded_at_first_call(cache_entry, name, compile_in_full, settings_and_clock)
         )
-    for constant in entry.constants:
-        bound[constant.name] = attribute_at(gm, constant.path)
+    for name, path in entry.constants.items():
+        bound[name] = attribute_at(gm, path)
 
     def differentiable_backward(*args: Any) -> Any:
         return compile_in_full().module.text.late[BOUND_NAME](*args)
@@ -88,11 +87,7 @@ def _loaded_at_first_call(
             return code
         with clock.stage("codegen of the backward"):
             graph = dict(graphs_of(compile_in_full().code))[name]
-            assert graph.compile is not None  # a cached text calls compiled graphs only
-            started = time.perf_counter()
-            made = graph.compile()
-            cache_entry.put_late(name, graph, (time.perf_counter() - started) * 1000)
-            return made
+            return cache_entry.compile_late(name, graph)
 
     return load
 
