@@ -62,6 +62,19 @@ def saved_values(node: Any) -> Iterator[Any]:
 def nodes_in_order(starts: Iterable[Any]) -> list[Any]:
     """Return the starts and everything reachable from them in topological order.
 
-    Autograd numbers nodes in the order of the forward, except for those of leaves.
+    Autograd's own numbers do not have this order: it makes the nodes of views again after a write.
     """
-    return sorted(autograd_nodes(starts), key=lambda node: (not node.next_functions, -node._sequence_nr()))
+    finished: list[Any] = []
+    seen: set[Any] = set()
+    waiting = [(start, False) for start in starts]
+    while waiting:
+        node, is_done = waiting.pop()
+        if is_done:
+            finished.append(node)
+        elif node not in seen:
+            seen.add(node)
+            waiting.append((node, True))
+            waiting.extend(
+                (following, False) for following, _ in node.next_functions if following is not None
+            )
+    return finished[::-1]
