@@ -2,8 +2,8 @@
 
 `python -m tests.programs [--backend eager|inductor] [--only TEXT] [--workers N]`, which is what
 `make test-programs` runs.  The tests run each program in the ways that its tags name; this runs all of them
-in all, and fails where something differs from eager, or is refused and no list names it.  A stopped run goes
-on where it ended: verdicts stand in `build/programs.jsonl`.
+in all, and fails where something differs from eager, or is unsupported and no list names it.  A stopped
+run goes on where it ended: verdicts stand in `build/programs.jsonl`.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SHARDS = Shards("tests.programs", Path("build/programs.jsonl"))
 POLICIES = ("min-cut", "default")
 AS_EAGER = (("fallback_random", True),)
 """Inductor's own option for comparisons: it uses torch's generator."""
-FINE = ("as eager", "refused as listed")
+FINE = ("as eager", "unsupported as listed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _verdict(case: Case, outcome: Outcome) -> tuple[str, str]:
     if outcome.refusal is None:
         return "as eager", ""
     is_listed = _listed(case, outcome.refusal)
-    return "refused as listed" if is_listed else "refused", str(outcome.refusal)
+    return "unsupported as listed" if is_listed else "unsupported", str(outcome.refusal)
 
 
 def _listed(case: Case, refusal: AotlensError) -> bool:
@@ -87,8 +87,8 @@ def _listed(case: Case, refusal: AotlensError) -> bool:
     program = case.program
     if any(row.covers(program.name, case.backend, case.dynamic, str(refusal)) for row in EXCEPTIONS):
         return True
-    if program.refused is not None:
-        return is_for(refusal, program.refused)
+    if program.unsupported is not None:
+        return is_for(refusal, program.unsupported)
     if program.later is not None:
         return True
     with program.context():

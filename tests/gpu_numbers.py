@@ -29,15 +29,15 @@ from tests.programs import PROGRAMS, Program
 from tests.shards import Row, Shards
 
 SHARDS = Shards("tests.gpu_numbers", Path("build/gpu_numbers.jsonl"), limit_s=200, at_once=150)
-FINE = ("agrees", "agrees but for values", "refused", "differs on the CPU too")
+FINE = ("agrees", "agrees but for values", "unsupported", "differs on the CPU too")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     program: str
     kind: str
-    """`agrees`, `agrees but for values`, `refused`, `not interpreted`, `differs`, `differs on the CPU too`,
-    `crashed`.
+    """`agrees`, `agrees but for values`, `unsupported`, `not interpreted`, `differs`,
+    `differs on the CPU too`, `crashed`.
     """
     message: str = ""
 
@@ -69,7 +69,7 @@ def judged(name: str, gpu: str) -> Verdict:
         kind = "differs on the CPU too" if _same(wrong, on_cpu.differences) else "differs"
         return Verdict(name, kind, "; ".join(map(str, wrong[:3])))
     if outcome.refusal is not None:
-        return Verdict(name, "refused", str(outcome.refusal))
+        return Verdict(name, "unsupported", str(outcome.refusal))
     return Verdict(name, "agrees")
 
 

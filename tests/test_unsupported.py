@@ -91,7 +91,7 @@ def test_an_error_names_the_case_and_the_way_out(case: Case) -> None:
 
 def test_programs_name_cases() -> None:
     """Programs that must be unsupported name their case; those that fail in eager too say the phrase."""
-    named = {program.refused for program in PROGRAMS if program.refused is not None}
+    named = {program.unsupported for program in PROGRAMS if program.unsupported is not None}
     assert {name for name in named if name not in CASES} <= {"leaf"}
 
 

@@ -60,7 +60,7 @@ def _entry(case: Case, example: str | None) -> Iterator[str]:
 
 def shown_case(program: Program) -> str | None:
     """The case that a program of the shared list raises; None if it compiles."""
-    return next((name for name in (program.refused, program.later) if name in CASES), None)
+    return next((name for name in (program.unsupported, program.later) if name in CASES), None)
 
 
 def _sentence(text: str) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import aotlens
 from aotlens.options import CompileOptions
-from tests.programs.functions import ViewReturned
+from tests.programs.python.functions import ViewReturned
 
 Function = Callable[[Tensor], tuple[Tensor, ...]]
 

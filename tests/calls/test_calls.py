@@ -13,8 +13,8 @@ from torch import Tensor, nn
 import aotlens
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from tests.programs.functions import CountsBothWays
 from tests.programs.program import leaf, plain, tape
+from tests.programs.python.functions import CountsBothWays
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what torch warns of, eager warns of too
 

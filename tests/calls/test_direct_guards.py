@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import aotlens
 from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
-from tests.programs.distributed import not_spread
+from tests.programs.operators.distributed import not_spread
 from tests.programs.program import leaf, plain
 
 EAGER = CompileOptions(backend="eager")

@@ -1,4 +1,4 @@
-"""What a program's outcome must be: as eager, or refused by name where the list says so."""
+"""What a program's outcome must be: as eager, or unsupported by name where the list says so."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.programs import Program
 
 
 def judge(program: Program, compiler: Compiler, *, grow: bool = False) -> None:
-    """Fail the test unless the program behaves as eager or is refused as its row says."""
+    """Fail the test unless the program behaves as eager or is unsupported as its row says."""
     judge_beside(EagerRun(program, grow=grow), compiler, grow=grow)
 
 
@@ -30,17 +30,17 @@ def judge_beside(eager: EagerRun, compiler: Compiler, *, grow: bool = False) -> 
 
 def _judge_refusal(eager: EagerRun, refusal: AotlensError) -> None:
     program = eager.program
-    if program.refused is not None and not is_for(refusal, program.refused):
-        wanted = f"{program.name} must be unsupported as {program.refused!r}"
+    if program.unsupported is not None and not is_for(refusal, program.unsupported):
+        wanted = f"{program.name} must be unsupported as {program.unsupported!r}"
         pytest.fail(f"{wanted}, found: {getattr(refusal, 'name', '')} {refusal}", pytrace=False)
-    if eager.fails or program.refused is not None:
+    if eager.fails or program.unsupported is not None:
         return
     if program.later is None:
-        pytest.fail(f"{program.name} must work, but was refused: {refusal}", pytrace=False)
+        pytest.fail(f"{program.name} must work, but was unsupported: {refusal}", pytrace=False)
     if not isinstance(refusal, UnsupportedError):
         pytest.fail(f"{program.name} failed with {type(refusal).__name__}: {refusal}", pytrace=False)
     if not str(refusal).strip():
-        pytest.fail(f"{program.name} was refused without a message", pytrace=False)
+        pytest.fail(f"{program.name} was unsupported without a message", pytrace=False)
 
 
 def is_for(refusal: AotlensError, reason: str) -> bool:

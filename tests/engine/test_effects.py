@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from tests.programs.effects import PrintsInBackward
+from tests.programs.operators.effects import PrintsInBackward
 
 EVENTS: list[str] = []
 

@@ -12,7 +12,7 @@ from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct, compile_graph_module
 from tests.programs import PROGRAMS
-from tests.programs.higher_order import flag, region
+from tests.programs.operators.higher_order import flag, region
 
 ELSEWHERE = frozenset(
     {"flex_attention", "flex_attention_backward", "inline_asm_elementwise", "register_hook"}

@@ -12,9 +12,9 @@ import aotlens
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from tests.programs.distributed import spread
-from tests.programs.jagged import jagged
-from tests.programs.subclasses import two, two_leaf, two_tape
+from tests.programs.operators.distributed import spread
+from tests.programs.operators.jagged import jagged
+from tests.programs.operators.subclasses import two, two_leaf, two_tape
 
 
 def compiled(fn: Any, *args: Any) -> Any:

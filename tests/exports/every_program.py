@@ -24,7 +24,7 @@ from tests.shards import Row, Shards, crash
 
 FOLDER = Path("build/exports")
 STEPS = ("write", "again", "run")
-FINE = ("written", "refused", "same bytes", "as eager", "sizes built in", "fails in eager")
+FINE = ("written", "unsupported", "same bytes", "as eager", "sizes built in", "fails in eager")
 BACKENDS = ("eager", "inductor")
 BATCH = 60
 """Programs that one process judges, for what torch keeps of each."""
@@ -76,7 +76,7 @@ def written(program: Program, way: Way) -> Row:
     try:
         text = text_of(program, way)
     except AotlensError as error:
-        return {"verdict": "refused", "reason": f"{type(error).__name__}: {error}"}
+        return {"verdict": "unsupported", "reason": f"{type(error).__name__}: {error}"}
     except Exception as error:  # noqa: BLE001 - what the user's function raises
         if not _fails_in_eager(program):
             return crash(f"{type(error).__name__}: {error}")
@@ -144,7 +144,7 @@ def main() -> int:
 def _forget(way: Way, step: str, wanted: set[str], fresh: bool) -> None:
     way.shards(step).forget(
         lambda row: (
-            row["key"] in wanted and (fresh or row["verdict"] not in FINE or row["verdict"] == "refused")
+            row["key"] in wanted and (fresh or row["verdict"] not in FINE or row["verdict"] == "unsupported")
         )
     )
 
@@ -177,7 +177,7 @@ def _options() -> argparse.Namespace:
 
 
 def _summary(ways: list[Way], only: str) -> int:
-    """What is wrong, a line each; then what is refused, by reason; then the counts."""
+    """What is wrong, a line each; then what is unsupported, by reason; then the counts."""
     wrong = 0
     for way in ways:
         for step in STEPS:

@@ -40,14 +40,14 @@ NOT_ON_GPU = {
     "data_dependent/split_at_a_known_tensor": CPU_TENSOR,
     "data_dependent/write_at_an_index_in_a_tensor": "refused by name: torch reads the index from the GPU",
     "distributed/reduced": "torch's fake process group leaves results on a GPU as they were allocated",
-    "found_at_random/tensor_twice_in_a_foreach_list": OVERLAP,
+    "from_random_programs/tensor_twice_in_a_foreach_list": OVERLAP,
     "mutation_kinds/foreach_crosswise": OVERLAP,
     "mutation_kinds/foreach_on_a_tensor_and_a_view": OVERLAP,
     "mutation_kinds/foreach_on_one_tensor_twice": OVERLAP,
     "mutation_kinds/foreach_on_rows": OVERLAP,
     "mutation_kinds/foreach_on_views_of_an_input": OVERLAP,
     "mutation_kinds/lazily_conjugated_moved_and_written": "Inductor has no complex numbers on a GPU",
-    "refused/packed_sequences": CPU_TENSOR,
+    "unsupported_cases/packed_sequences": CPU_TENSOR,
 }
 """Programs that say nothing about compiled code there, and why."""
 NEWER_TORCH = (

@@ -16,7 +16,7 @@ from aotlens.verify.observe import Probe
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
 from tests.operators.cases import NOT_COMPARABLE, Case, Sample
 
-Verdict = Literal["equal", "differs", "refused", "not comparable", "no sample"]
+Verdict = Literal["equal", "differs", "unsupported", "not comparable", "no sample"]
 LOOK = Probe(writes=False)
 
 
@@ -29,7 +29,7 @@ class Judged:
     """Of the first sample that is not equal; empty when all are."""
     equal: int = 0
     """Samples; what eager itself refuses is not counted."""
-    refused: int = 0
+    unsupported: int = 0
     """Samples."""
     ended: bool = True
     """Whether the case has no further samples."""
@@ -55,7 +55,7 @@ def judge_case(case: Case, first: int = 0, stop: int | None = None) -> Judged:
             equal += found is not None
     ended = stop is None or taken < stop - first
     if refusals:
-        return Judged("refused", refusals[0], equal, len(refusals), ended)
+        return Judged("unsupported", refusals[0], equal, len(refusals), ended)
     return Judged("equal" if equal else "no sample", "", equal, 0, ended)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from tests.shards import Row
 
 TABLE = Path("docs/operators.md")
-VERDICTS = ("equal", "refused", "not comparable", "no sample", "differs", "crashed")
-WORST_FIRST = ("crashed", "differs", "refused", "not comparable", "equal", "no sample")
+VERDICTS = ("equal", "unsupported", "not comparable", "no sample", "differs", "crashed")
+WORST_FIRST = ("crashed", "differs", "unsupported", "not comparable", "equal", "no sample")
 LONGEST = 200
 """Characters of a reason that the table shows."""
 
@@ -25,7 +25,7 @@ class CaseTotal:
     reason: str
     equal: int
     """Samples."""
-    refused: int
+    unsupported: int
     """Samples."""
     reached: int | None
     """How many of its first samples are judged; None: all that it has."""
@@ -51,7 +51,7 @@ def _total(key: str, rows: Sequence[Row]) -> CaseTotal:
         worst["verdict"],
         worst["reason"],
         sum(row.get("equal", 0) for row in rows),
-        sum(row.get("refused", 0) for row in rows),
+        sum(row.get("unsupported", 0) for row in rows),
         None if ended or "" in stops else max(map(int, stops)),
     )
 
@@ -66,14 +66,14 @@ def write_table(cases: Sequence[CaseTotal]) -> None:
         "",
         *_reached(cases),
         "",
-        "The first columns count cases: equal when all judged samples are, refused when one is.",
+        "The first columns count cases: equal when all judged samples are, unsupported when one is.",
         "`judged in full` are those known to have no further sample; the last two columns count samples.",
         "",
         *_counts(cases),
         "",
         "## What is not equal",
         "",
-        "| case | sizes and types | verdict | samples refused | why |",
+        "| case | sizes and types | verdict | samples unsupported | why |",
         "|---|---|---|--:|---|",
         *_exceptions(cases),
         "",
@@ -101,10 +101,10 @@ def _counts(cases: Sequence[CaseTotal]) -> list[str]:
                 case.verdict: 1,
                 "judged in full": case.reached is None,
                 "samples equal": case.equal,
-                "samples refused": case.refused,
+                "samples unsupported": case.unsupported,
             }
         )
-    columns = (*VERDICTS, "judged in full", "samples equal", "samples refused")
+    columns = (*VERDICTS, "judged in full", "samples equal", "samples unsupported")
     lines = [f"| database | kind | {' | '.join(columns)} |", "|---|---|" + "--:|" * len(columns)]
     for (database, kind), found in sorted(groups.items()):
         counts = " | ".join(f"{found[column]:,}" for column in columns)
@@ -121,8 +121,8 @@ def _exceptions(cases: Sequence[CaseTotal]) -> list[str]:
     lines = []
     for (verdict, name, reason), group in sorted(found.items()):
         kinds = ", ".join(sorted(case.kind for case in group))
-        refused = sum(case.refused for case in group)
-        share = f"{refused} of {refused + sum(case.equal for case in group)}" if refused else ""
+        unsupported = sum(case.unsupported for case in group)
+        share = f"{unsupported} of {unsupported + sum(case.equal for case in group)}" if unsupported else ""
         lines.append(f"| `{name}` | {kinds} | {verdict} | {share} | {reason} |")
     return lines
 

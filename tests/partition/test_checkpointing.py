@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from tests.programs.checkpointing import block, keep_matmuls
+from tests.programs.gradients.checkpointing import block, keep_matmuls
 from tests.programs.program import leaf
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -20,8 +20,8 @@ from aotlens.pipeline import compile_direct
 from tests.engine.configurations import direct
 from tests.engine.judging import judge
 from tests.programs import PROGRAMS
+from tests.programs.gradients.saved_hooks import hooks, widened
 from tests.programs.program import leaf
-from tests.programs.saved_hooks import hooks, widened
 
 EAGER = CompileOptions(backend="eager", policy="default")
 

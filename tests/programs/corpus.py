@@ -57,18 +57,18 @@ CORPUS = (
     Known(
         "chains of `set_` and of assignments to `.data`",
         (
-            "exchanges/set_then_source_is_mutated",
-            "exchanges/two_sets_that_cancel_out",
-            "exchanges/set_then_view_returned",
-            "exchanges/mutated_then_set",
-            "exchanges/data_of_a_leaf_assigned",
-            "exchanges/data_of_one_of_several_on_its_storage",
+            "storage_swaps/set_then_source_is_mutated",
+            "storage_swaps/two_sets_that_cancel_out",
+            "storage_swaps/set_then_view_returned",
+            "storage_swaps/mutated_then_set",
+            "storage_swaps/data_of_a_leaf_assigned",
+            "storage_swaps/data_of_one_of_several_on_its_storage",
         ),
     ),
     Known(
         "two inputs change places",
         (
-            "exchanges/storages_swapped",
+            "storage_swaps/storages_swapped",
             "wrong_elsewhere/inputs_swapped_by_copies",
             "wrong_elsewhere/inputs_swapped_by_copies_with_gradients",
             "wrong_elsewhere/leaves_swapped_under_no_grad",

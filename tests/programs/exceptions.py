@@ -106,7 +106,7 @@ EXCEPTIONS = (
     RefusedThere(
         "Inductor resizes a storage to known sizes alone",
         "target: inductor.resize_storage_bytes_.default",
-        ("exchanges/storage_resized_*", "exchanges/memory_given_back_*"),
+        ("storage_swaps/storage_resized_*", "storage_swaps/memory_given_back_*"),
         backend="inductor",
         dynamic=True,
     ),
@@ -128,7 +128,7 @@ EXCEPTIONS = (
         (
             "metadata/resize_*",
             "mutation_kinds/grown_by_factories",
-            "refused/history_given_other_sizes_by_out",
+            "unsupported_cases/history_given_other_sizes_by_out",
         ),
         dynamic=True,
     ),

@@ -33,11 +33,11 @@ class Program:
     `inductor`: also with that backend, and Dynamo; `grid`: one cell of a combination, one policy only."""
     context: Context
     """What the call stands in: grad mode, autocast."""
-    refused: str | None
+    unsupported: str | None
     """The case of `aotlens.unsupported` that it is, or a phrase of the error if eager fails too; None if it
     must work."""
     later: str | None
-    """The case that may still be refused, by name; it is never wrong in silence.  None where it must work."""
+    """The case that it may be, by name; it is never wrong silently.  None where it must work."""
     tolerated: frozenset[str]
     """Kinds of difference that no caller is hurt by; the reason stands beside the program."""
 
@@ -54,7 +54,7 @@ class Cases:
         make_args: Callable[[], Args],
         *tags: str,
         context: Context = nullcontext,
-        refused: str | None = None,
+        unsupported: str | None = None,
         later: str | None = None,
         tolerated: frozenset[str] = frozenset(),
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -64,7 +64,7 @@ class Cases:
             name = f"{self.file}/{fn.__name__}"
             made = fn if _is_factory(fn) else lambda: fn
             self.programs.append(
-                Program(name, fn, made, make_args, frozenset(tags), context, refused, later, tolerated)
+                Program(name, fn, made, make_args, frozenset(tags), context, unsupported, later, tolerated)
             )
             return fn
 

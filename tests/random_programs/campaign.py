@@ -52,7 +52,7 @@ class Chunk:
 
     def count(self, judgement: Judgement) -> None:
         self.counts[judgement.word] += 1
-        if judgement.word == "refused":
+        if judgement.word == "unsupported":
             self.refusals[judgement.told.partition(";")[0][:90]] += 1
 
     def keep(self, text: str, judgement: Judgement) -> None:

@@ -7,10 +7,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from tests.programs.functions import InputAndProduct as WithItself
-from tests.programs.functions import InputAsItIs as Reversed
-from tests.programs.functions import MarksDirty as Dirty
-from tests.programs.functions import ViewReturned as Flat
+from tests.programs.python.functions import InputAndProduct as WithItself
+from tests.programs.python.functions import InputAsItIs as Reversed
+from tests.programs.python.functions import MarksDirty as Dirty
+from tests.programs.python.functions import ViewReturned as Flat
 
 __all__ = [
     "Dirty",

@@ -13,7 +13,7 @@ from tests.engine.checking import check, prepared
 from tests.programs import Program
 from tests.random_programs.writing import options, program
 
-Word = Literal["as eager", "refused", "fails in eager too", "differs", "crashed"]
+Word = Literal["as eager", "unsupported", "fails in eager too", "differs", "crashed"]
 WRONG: frozenset[Word] = frozenset({"differs", "crashed"})
 REFUSED_WRITES = ("being modified inplace", "is being used in an in-place operation")
 """Phrases of eager's errors about a caller's write to a result that is a view."""
@@ -49,14 +49,14 @@ def judge(text: str, name: str = "random") -> Judgement:
         return Judgement("crashed", f"{type(error).__name__}: {error}")
     if outcome.refusal is not None:
         fails = _fails_in_eager(case)
-        return Judgement("fails in eager too" if fails else "refused", str(outcome.refusal))
+        return Judgement("fails in eager too" if fails else "unsupported", str(outcome.refusal))
     moved = ".data = " in text or ".set_(" in text
     different = [one for one in outcome.differences if _counts(one) and not (moved and one.kind == "view")]
-    refused = [one for one in different if _is_refused_backward(one)]
-    found = list(dict.fromkeys(str(one) for one in different if one not in refused))
+    unsupported = [one for one in different if _is_unsupported_backward(one)]
+    found = list(dict.fromkeys(str(one) for one in different if one not in unsupported))
     if found:
         return Judgement("differs", "\n".join(found))
-    return Judgement("refused", refused[0].actual) if refused else Judgement("as eager")
+    return Judgement("unsupported", unsupported[0].actual) if unsupported else Judgement("as eager")
 
 
 def _compiled(chosen: dict[str, Any], fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
@@ -71,7 +71,7 @@ def _counts(difference: Difference) -> bool:
     return not (difference.kind == "backward error" and difference.actual == "no error" and refuses)
 
 
-def _is_refused_backward(difference: Difference) -> bool:
+def _is_unsupported_backward(difference: Difference) -> bool:
     return difference.kind == "backward error" and REFUSED_BACKWARD in difference.actual
 
 

@@ -31,7 +31,7 @@ ALIASES = ("aliasing_inputs/", "metadata/", "mutation/", "views_of_inputs/", "vi
 """Files of which every program goes through Dynamo: mutation and aliasing again on Dynamo's graphs."""
 NOT_DYNAMOS = {
     "aliasing_inputs/overlapping_start_to_require_grad",  # Dynamo fails, with its own eager backend too
-    "exchanges/data_of_a_leaf_assigned",  # Dynamo's graph loses the gradient, with its eager backend too
+    "storage_swaps/data_of_a_leaf_assigned",  # Dynamo's graph loses the gradient, with its eager backend too
     "metadata/detach_in_place_after_use",  # eager's backward raises; the compiled one has what it needs
     "metadata/view_from_before_its_input_is_detached_and_written",  # Dynamo fails, with its eager backend too
     "aliasing_inputs/complex_look_alone",  # Dynamo fails at such a base

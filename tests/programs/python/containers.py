@@ -69,7 +69,7 @@ def dictionary_filled_inside(batch: dict[str, Tensor]) -> dict[str, Tensor]:
     return batch
 
 
-@cases(lambda: ([leaf(3), leaf(3)],), refused="side-effect")
+@cases(lambda: ([leaf(3), leaf(3)],), unsupported="side-effect")
 def list_grows_inside(values: list[Tensor]) -> Tensor:
     values.append(values[0] * 2)
     return torch.stack(values).sum(0)
@@ -155,7 +155,7 @@ def same_container_twice(x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     return out, out
 
 
-@cases(lambda: ({"x": leaf(3), "rest": [plain(3)]},), refused="new-object-side-effect")
+@cases(lambda: ({"x": leaf(3), "rest": [plain(3)]},), unsupported="new-object-side-effect")
 def nested_containers_filled_inside(batch: dict[str, Any]) -> Tensor:
     batch["rest"].append(batch["x"] * 2)
     batch["new"] = {"twice": batch["x"].view(-1), "count": 3}
@@ -176,7 +176,7 @@ def list_reordered_inside(values: list[Tensor]) -> Tensor:
     return values[0] * 2
 
 
-@cases(lambda: ({"x": leaf(3), "y": leaf(3)},), refused="side-effect")
+@cases(lambda: ({"x": leaf(3), "y": leaf(3)},), unsupported="side-effect")
 def dictionary_emptied_inside(batch: dict[str, Tensor]) -> Tensor:
     taken = batch.pop("y")
     batch["x"] = taken * 2

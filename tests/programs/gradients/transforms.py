@@ -175,7 +175,7 @@ def linearized_with_a_wrong_tangent(x: Tensor) -> Any:
         return x * 2
 
 
-@cases(lambda: (leaf(3), leaf(3)), refused="linearize-free-variable")
+@cases(lambda: (leaf(3), leaf(3)), unsupported="linearize-free-variable")
 def linearized_with_a_gradient_by_what_it_closes_over(x: Tensor, w: Tensor) -> Any:
     _, along = linearize(lambda y: y.sin() * w, x)
     return along(torch.ones_like(x))

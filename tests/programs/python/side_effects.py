@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tests.programs.program import Cases, Fixed, leaf, plain, tape
 
-cases = Cases("left_behind")
+cases = Cases("side_effects")
 
 Step = Callable[..., Any]
 
@@ -21,7 +21,7 @@ class Pair(NamedTuple):
     values: Tensor
 
 
-@cases(lambda: (leaf(2, Fixed(3)),), "dynamic", refused="side-effect")
+@cases(lambda: (leaf(2, Fixed(3)),), "dynamic", unsupported="side-effect")
 def results_kept_by_a_hook() -> nn.Module:
     kept: list[Tensor] = []
     model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
@@ -118,7 +118,7 @@ class Average(nn.Module):
         return self.mean * x
 
 
-cases(lambda: (leaf(3),), refused="rebound-tensor-is-read")(Average)
+cases(lambda: (leaf(3),), unsupported="rebound-tensor-is-read")(Average)
 
 
 class Kept(nn.Module):
@@ -156,7 +156,7 @@ class Cache(nn.Module):
         return x + 1
 
 
-cases(lambda: (leaf(3),), "dynamic", refused="new-object-side-effect")(Cache)
+cases(lambda: (leaf(3),), "dynamic", unsupported="new-object-side-effect")(Cache)
 
 
 class Numbers(nn.Module):
@@ -201,7 +201,7 @@ def closure_variable_bound() -> Step:
     return step
 
 
-@cases(lambda: (leaf(3),), refused="side-effect")
+@cases(lambda: (leaf(3),), unsupported="side-effect")
 def list_that_grows() -> Step:
     kept: list[Any] = []
 
@@ -213,7 +213,7 @@ def list_that_grows() -> Step:
     return step
 
 
-@cases(lambda: (leaf(3),), refused="side-effect")
+@cases(lambda: (leaf(3),), unsupported="side-effect")
 def deque_of_the_last_two() -> Step:
     window: deque[Tensor] = deque(maxlen=2)
 
@@ -224,7 +224,7 @@ def deque_of_the_last_two() -> Step:
     return step
 
 
-@cases(lambda: (leaf(3),), refused="side-effect")
+@cases(lambda: (leaf(3),), unsupported="side-effect")
 def containers_within_containers() -> Step:
     state: dict[str, Any] = {"keys": [], "layers": [{}, OrderedDict()]}
 
@@ -237,7 +237,7 @@ def containers_within_containers() -> Step:
     return step
 
 
-@cases(lambda: (leaf(3),), refused="side-effect")
+@cases(lambda: (leaf(3),), unsupported="side-effect")
 def list_as_a_default() -> Step:
     def step(x: Tensor, kept: list[Tensor] = []) -> Tensor:  # noqa: B006 (the case)
         kept.append(x * 2)
@@ -246,7 +246,7 @@ def list_as_a_default() -> Step:
     return step
 
 
-@cases(lambda: (leaf(3),), refused="new-object-side-effect")
+@cases(lambda: (leaf(3),), unsupported="new-object-side-effect")
 def new_containers_in_two_places() -> Step:
     state: dict[str, Any] = {"out": None, "again": None}
 
@@ -264,7 +264,7 @@ class State:
     key: Any = None
 
 
-@cases(lambda: (leaf(3),), refused="side-effect")
+@cases(lambda: (leaf(3),), unsupported="side-effect")
 def attributes_of_an_object_in_a_partial() -> Step:
     def step(state: State, x: Tensor) -> Tensor:
         state.key = x * 2
@@ -312,7 +312,7 @@ def input_written_and_kept() -> Step:
     return step
 
 
-@cases(lambda: (leaf(3),), refused="side-effect")
+@cases(lambda: (leaf(3),), unsupported="side-effect")
 def list_that_grows_and_is_read() -> Step:
     kept: list[Tensor] = []
 
@@ -334,20 +334,20 @@ def argument_given_back_unchanged(x: Tensor, parts: list[Tensor]) -> Any:
     return {"parts": parts, "sum": x + parts[0]}
 
 
-@cases(lambda: (leaf(3), {}), refused="new-object-side-effect")
+@cases(lambda: (leaf(3), {}), unsupported="new-object-side-effect")
 def argument_gets_a_container_of_its_own_class(x: Tensor, state: dict[Any, Any]) -> Tensor:
     state["pair"] = Pair(x * 2, x.sin())
     state[0, 1] = x.cos()
     return x + 1
 
 
-@cases(lambda: (leaf(3),), refused="hook-on-input")
+@cases(lambda: (leaf(3),), unsupported="hook-on-input")
 def hook_on_a_returned_input(x: Tensor) -> Tensor:
     x.register_hook(lambda gradient: gradient * 3)
     return x
 
 
-@cases(lambda: (leaf(3), tape(3)), refused="hook-on-input")
+@cases(lambda: (leaf(3), tape(3)), unsupported="hook-on-input")
 def hooks_on_inputs(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     x.register_hook(lambda gradient: gradient * 3)
     y.register_hook(lambda gradient: gradient + 1)
@@ -355,14 +355,14 @@ def hooks_on_inputs(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return (x * y).sin(), y
 
 
-@cases(lambda: (leaf(3), tape(3), leaf(3)), refused="hook-on-input")
+@cases(lambda: (leaf(3), tape(3), leaf(3)), unsupported="hook-on-input")
 def hooks_on_inputs_of_separate_results(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     x.register_hook(lambda gradient: gradient * 3)
     y.register_hook(lambda gradient: gradient + 1)
     return (x * y).sin(), z * 2
 
 
-@cases(lambda: (leaf(3), leaf(3)), refused="hook-on-input")
+@cases(lambda: (leaf(3), leaf(3)), unsupported="hook-on-input")
 def hooks_on_inputs_that_are_written_without_grad(x: Tensor, y: Tensor) -> Tensor:
     x.register_hook(lambda gradient: gradient * 3)
     y.register_hook(lambda gradient: gradient * 5)
@@ -372,14 +372,14 @@ def hooks_on_inputs_that_are_written_without_grad(x: Tensor, y: Tensor) -> Tenso
     return x * y
 
 
-@cases(lambda: (leaf(3),), refused="hook-on-input")
+@cases(lambda: (leaf(3),), unsupported="hook-on-input")
 def hook_on_an_input_that_reads_an_intermediate(x: Tensor) -> Tensor:
     scale = x.detach() * 2
     x.register_hook(lambda gradient: gradient * scale)
     return x.sin()
 
 
-@cases(lambda: (leaf(3),), refused="hook-on-input")
+@cases(lambda: (leaf(3),), unsupported="hook-on-input")
 def hook_on_a_leaf_of_a_closure() -> Step:
     weight = leaf(3)
 

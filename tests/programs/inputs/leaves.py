@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.programs.functions import ViewReturned
 from tests.programs.program import Cases, leaf, plain, tape
+from tests.programs.python.functions import ViewReturned
 
 cases = Cases("leaves")
 
@@ -163,7 +163,7 @@ def view_of_what_was_detached_from_a_view(x: Tensor) -> Any:
     return fresh, fresh[1:], fresh * 2
 
 
-@cases(lambda: (leaf(4, 4),), refused="custom-view-of-created-leaf")
+@cases(lambda: (leaf(4, 4),), unsupported="custom-view-of-created-leaf")
 def view_of_one_made_in_a_custom_function(x: Tensor) -> Any:
     fresh = x.detach().requires_grad_()
     return ViewReturned.apply(fresh), fresh
@@ -185,7 +185,7 @@ def view_of_one_that_was_viewed_without_grad(x: Tensor) -> tuple[Tensor, Tensor]
     return view.t(), fresh
 
 
-@cases(lambda: (plain(4, 4),), refused="view-of-created-leaf")
+@cases(lambda: (plain(4, 4),), unsupported="view-of-created-leaf")
 def view_alone_of_one_that_was_viewed_without_grad(x: Tensor) -> Tensor:
     fresh = nn.Parameter(x)
     with torch.no_grad():

@@ -50,7 +50,7 @@ def mixed_several(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     return x + y * z
 
 
-@cases(lambda: (leaf(3, 4),), refused="leaf")
+@cases(lambda: (leaf(3, 4),), unsupported="leaf")
 def leaf_requiring_grad(x: Tensor) -> Tensor:
     x.mul_(2)
     return x

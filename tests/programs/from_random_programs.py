@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.programs.functions import Doubled, ViewReturned
 from tests.programs.program import Cases, leaf, plain, tape
+from tests.programs.python.functions import Doubled, ViewReturned
 
-cases = Cases("found_at_random")
+cases = Cases("from_random_programs")
 
 
 def _beside_detached(*sizes: int) -> tuple[Tensor, Tensor]:
@@ -101,20 +101,20 @@ def view_with_other_memory_written_to(x: Tensor, y: Tensor) -> Tensor:
     return view
 
 
-@cases(lambda: (plain(4, 4),), refused="out-strides")
+@cases(lambda: (plain(4, 4),), unsupported="out-strides")
 def out_of_another_size_is_laid_out_as_the_result(x: Tensor) -> Tensor:
     rows = x.t().reshape(-1)
     torch.sin(x.t(), out=rows)
     return rows
 
 
-@cases(lambda: (plain(4, 4), plain(16)), refused="out-strides")
+@cases(lambda: (plain(4, 4), plain(16)), unsupported="out-strides")
 def out_input_of_another_size(x: Tensor, y: Tensor) -> Tensor:
     torch.sin(x.t(), out=y)
     return y
 
 
-@cases(lambda: (leaf(4, 4),), refused="foreach-writes-twice")
+@cases(lambda: (leaf(4, 4),), unsupported="foreach-writes-twice")
 def view_twice_in_a_foreach_list(x: Tensor) -> Tensor:
     view = (x * 2).t()
     torch._foreach_mul_([view, view], 2.0)
@@ -128,26 +128,26 @@ def tensor_twice_in_a_foreach_list(x: Tensor) -> Tensor:
     return hidden
 
 
-@cases(lambda: (leaf(4, 4), plain(4, 4)), refused="view-with-swapped-storage")
+@cases(lambda: (leaf(4, 4), plain(4, 4)), unsupported="view-with-swapped-storage")
 def view_with_a_gradient_and_other_memory(x: Tensor, y: Tensor) -> Tensor:
     view = x.t()
     view.data = y.data
     return view
 
 
-@cases(_with_a_part, refused="view-with-swapped-storage")
+@cases(_with_a_part, unsupported="view-with-swapped-storage")
 def part_with_other_memory(part: Tensor, whole: Tensor) -> Tensor:
     part.data = part.data * 2
     return part.t()
 
 
-@cases(lambda: (plain(4, 4), leaf(4, 4)), refused="set-with-grad")
+@cases(lambda: (plain(4, 4), leaf(4, 4)), unsupported="set-with-grad")
 def set_to_one_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
     x.set_(y * 2)  # type: ignore[call-overload]
     return x
 
 
-@cases(lambda: (leaf(4, 4),), refused="geometry-change-after-read")
+@cases(lambda: (leaf(4, 4),), unsupported="geometry-change-after-read")
 def leaf_read_before_its_sizes_change(x: Tensor) -> Tensor:
     hidden = x * 2
     with torch.no_grad():
@@ -155,28 +155,28 @@ def leaf_read_before_its_sizes_change(x: Tensor) -> Tensor:
     return hidden
 
 
-@cases(_with_a_part, refused="view-before-detach-and-write")
+@cases(_with_a_part, unsupported="view-before-detach-and-write")
 def base_of_another_input_detached_and_written_to(part: Tensor, whole: Tensor) -> Tensor:
     whole.detach_()
     whole.mul_(2)
     return part.t()
 
 
-@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamic", refused="output-with-own-grad-fn")
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamic", unsupported="output-with-own-grad-fn")
 def detached_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
     kept = x.detach()
     kept.mul_(y)
     return kept
 
 
-@cases(lambda: (tape(3, 4), leaf(3, 4)), "dynamic", "inductor", refused="output-with-own-grad-fn")
+@cases(lambda: (tape(3, 4), leaf(3, 4)), "dynamic", "inductor", unsupported="output-with-own-grad-fn")
 def detached_and_written_beside_its_views(x: Tensor, y: Tensor) -> Any:
     kept = x.t().detach()
     kept.mul_(y.t())
     return kept[1:], kept, x
 
 
-@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamic", "inductor", refused="output-with-own-grad-fn")
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamic", "inductor", unsupported="output-with-own-grad-fn")
 def intermediate_detached_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Any:
     hidden = x.sin()
     kept = hidden.detach()
@@ -184,7 +184,7 @@ def intermediate_detached_and_written_with_a_gradient(x: Tensor, y: Tensor) -> A
     return kept, hidden, kept[1:]
 
 
-@cases(lambda: (plain(3, 4), leaf(3, 4)), refused="output-with-own-grad-fn")
+@cases(lambda: (plain(3, 4), leaf(3, 4)), unsupported="output-with-own-grad-fn")
 def plain_one_detached_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Any:
     hidden = x.sin()
     kept = hidden.detach()
@@ -192,7 +192,7 @@ def plain_one_detached_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Any:
     return hidden.t(), kept[0], kept[1:]
 
 
-@cases(lambda: (leaf(3, 4), leaf(3, 4), leaf(3, 4)), refused="output-with-own-grad-fn")
+@cases(lambda: (leaf(3, 4), leaf(3, 4), leaf(3, 4)), unsupported="output-with-own-grad-fn")
 def detached_twice_and_written_with_gradients(x: Tensor, y: Tensor, z: Tensor) -> Any:
     first, second = x.detach(), x.detach()
     first.mul_(y)
@@ -200,7 +200,7 @@ def detached_twice_and_written_with_gradients(x: Tensor, y: Tensor, z: Tensor) -
     return first, second
 
 
-@cases(lambda: (leaf(4, 4), leaf(4, 4)), refused="output-with-own-grad-fn")
+@cases(lambda: (leaf(4, 4), leaf(4, 4)), unsupported="output-with-own-grad-fn")
 def data_written_with_a_gradient(x: Tensor, y: Tensor) -> Any:
     view = x.t()
     kept = view.data
@@ -208,7 +208,7 @@ def data_written_with_a_gradient(x: Tensor, y: Tensor) -> Any:
     return kept, x
 
 
-@cases(lambda: (leaf(4, 4),), refused="view-before-detach")
+@cases(lambda: (leaf(4, 4),), unsupported="view-before-detach")
 def view_of_one_detached_in_place_and_written(x: Tensor) -> Tensor:
     view = x.t()
     x.detach_()
@@ -217,7 +217,7 @@ def view_of_one_detached_in_place_and_written(x: Tensor) -> Tensor:
     return view
 
 
-@cases(lambda: (leaf(4, 4),), refused="view-before-detach")
+@cases(lambda: (leaf(4, 4),), unsupported="view-before-detach")
 def view_of_a_hidden_one_detached_in_place(x: Tensor) -> Tensor:
     hidden = x.sin()
     view = hidden.t()
@@ -225,14 +225,14 @@ def view_of_a_hidden_one_detached_in_place(x: Tensor) -> Tensor:
     return view.t()
 
 
-@cases(lambda: _with_a_row(tape(4, 4)), refused="detached-input-with-view")
+@cases(lambda: _with_a_row(tape(4, 4)), unsupported="detached-input-with-view")
 def base_of_a_written_input_detached(part: Tensor, whole: Tensor) -> Tensor:
     part.mul_(2)
     whole.detach_()
     return whole
 
 
-@cases(lambda: (leaf(4, 4),), refused="resize-under-no-grad")
+@cases(lambda: (leaf(4, 4),), unsupported="resize-under-no-grad")
 def hidden_one_squeezed_without_grad(x: Tensor) -> Tensor:
     hidden = x[None].sin()
     with torch.no_grad():
@@ -244,7 +244,7 @@ def _with_its_transposed(whole: Tensor) -> tuple[Tensor, Tensor]:
     return whole, whole.t()
 
 
-@cases(lambda: _with_its_transposed(leaf(4, 4)), refused="data-of-view")
+@cases(lambda: _with_its_transposed(leaf(4, 4)), unsupported="data-of-view")
 def data_of_a_view_turned(x: Tensor, y: Tensor) -> Tensor:
     y.data = x.data
     return y
@@ -256,7 +256,7 @@ def data_turned(x: Tensor, y: Tensor) -> Tensor:
     return x.t()
 
 
-@cases(lambda: (tape(4, 4)[1:],), refused="storage-swap-of-mutated-view")
+@cases(lambda: (tape(4, 4)[1:],), unsupported="storage-swap-of-mutated-view")
 def part_given_other_memory_and_written(a: Tensor) -> Tensor:
     """Eager's gradient goes to where the part of the former memory would start on the new one."""
     a.data = a.data * 2
@@ -265,7 +265,7 @@ def part_given_other_memory_and_written(a: Tensor) -> Tensor:
     return view
 
 
-@cases(_with_a_part, refused="storage-swap-of-mutated-view")
+@cases(_with_a_part, unsupported="storage-swap-of-mutated-view")
 def part_turned_and_with_other_memory(part: Tensor, whole: Tensor) -> Tensor:
     part.t_()
     part.data = part.data * 2
@@ -281,13 +281,13 @@ def memory_of_a_result_that_nothing_starts_from(x: Tensor) -> Tensor:
     return view
 
 
-@cases(lambda: (leaf(4, 4),), refused="custom-view-of-changed-input")
+@cases(lambda: (leaf(4, 4),), unsupported="custom-view-of-changed-input")
 def function_of_one_with_other_memory(x: Tensor) -> Tensor:
     x.data = x.data * 2
     return ViewReturned.apply(x)
 
 
-@cases(lambda: (tape(4, 4),), refused="output-with-own-grad-fn")
+@cases(lambda: (tape(4, 4),), unsupported="output-with-own-grad-fn")
 def function_of_one_detached_and_written(x: Tensor) -> Tensor:
     kept = x.detach()
     kept.add_(x)
@@ -362,7 +362,7 @@ def view_of_one_with_other_memory_twice(x: Tensor) -> tuple[Tensor, Tensor]:
     return view, view
 
 
-@cases(lambda: _with_a_part()[::-1], refused="storage-swap-of-mutated-view")
+@cases(lambda: _with_a_part()[::-1], unsupported="storage-swap-of-mutated-view")
 def view_of_a_part_set_to_itself_twice(whole: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         part.set_(part)  # type: ignore[call-overload]
@@ -378,14 +378,14 @@ def turned_without_grad_after_a_copy(x: Tensor) -> Tensor:
     return flat
 
 
-@cases(_with_a_part, refused="storage-swap-of-mutated-view")
+@cases(_with_a_part, unsupported="storage-swap-of-mutated-view")
 def function_of_a_part_set_to_itself(part: Tensor, whole: Tensor) -> Tensor:
     with torch.no_grad():
         part.set_(part)  # type: ignore[call-overload]
     return Doubled.apply(part)
 
 
-@cases(lambda: (leaf(4, 4),), refused="reinterpreted-view-of-changed-leaf")
+@cases(lambda: (leaf(4, 4),), unsupported="reinterpreted-view-of-changed-leaf")
 def pairs_without_grad_of_a_piece_of_what_is_turned(x: Tensor) -> Tensor:
     hidden = x.sin()
     piece = hidden.unbind(0)[0]
@@ -394,14 +394,14 @@ def pairs_without_grad_of_a_piece_of_what_is_turned(x: Tensor) -> Tensor:
         return torch.view_as_complex(piece.view(-1, 2))
 
 
-@cases(lambda: (tape(4, 4),), refused="hook-on-input")
+@cases(lambda: (tape(4, 4),), unsupported="hook-on-input")
 def hook_on_an_input_that_is_turned(x: Tensor) -> Tensor:
     x.t_()
     x.register_hook(lambda gradient: gradient * 3)
     return x.detach() * 2
 
 
-@cases(lambda: (tape(4, 4)[1:],), refused="hook-on-input")
+@cases(lambda: (tape(4, 4)[1:],), unsupported="hook-on-input")
 def hook_on_a_part_that_is_written_to_after(x: Tensor) -> Tensor:
     x.register_hook(lambda gradient: gradient * 3)
     view = x.t()
@@ -414,7 +414,7 @@ def _two_parts() -> tuple[Tensor, Tensor]:
     return whole[:2], whole[1:]
 
 
-@cases(_two_parts, refused="custom-view-of-changed-input")
+@cases(_two_parts, unsupported="custom-view-of-changed-input")
 def function_of_a_part_beside_one_with_other_memory(part: Tensor, other: Tensor) -> Tensor:
     other.data = other.data * 2
     return ViewReturned.apply(part)
@@ -442,7 +442,7 @@ def leaf_set_to_fewer_elements_than_its_view(part: Tensor, whole: Tensor) -> Ten
     return part * 2
 
 
-@cases(_with_a_part, refused="set-between-uses-of-leaf")
+@cases(_with_a_part, unsupported="set-between-uses-of-leaf")
 def view_used_before_its_leaf_is_set_to_other_sizes(part: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
     used = part * 2
     with torch.no_grad():
@@ -450,7 +450,7 @@ def view_used_before_its_leaf_is_set_to_other_sizes(part: Tensor, whole: Tensor)
     return used, whole * 3
 
 
-@cases(lambda: (plain(4),), refused="data-outside-inference-mode")
+@cases(lambda: (plain(4),), unsupported="data-outside-inference-mode")
 def memory_of_an_inference_tensor_replaced_outside(x: Tensor) -> Tensor:
     with torch.inference_mode():
         made = torch.zeros(4)
@@ -475,7 +475,7 @@ def backward_of_a_parameter_that_no_argument_hangs_on(x: Tensor) -> Tensor:
     return result
 
 
-@cases(lambda: _with_a_part()[::-1], refused="detached-input-with-view")
+@cases(lambda: _with_a_part()[::-1], unsupported="detached-input-with-view")
 def leaf_set_and_detached_beside_its_part(whole: Tensor, part: Tensor) -> Tensor:
     hidden = part * 2
     with torch.no_grad():
@@ -526,7 +526,7 @@ def inference_view_of_what_was_written_to_gets_other_memory(x: Tensor, y: Tensor
     return y.sin()
 
 
-@cases(lambda: (plain(4, 4)[:, ::2],), "dynamic", refused="as-strided-beyond-input")
+@cases(lambda: (plain(4, 4)[:, ::2],), "dynamic", unsupported="as-strided-beyond-input")
 def write_between_every_second_column(x: Tensor) -> Tensor:
     row = x.as_strided((x.size(0),), (1,))
     row.mul_(2)
@@ -549,7 +549,7 @@ def other_memory_whose_base_is_transposed_in_place(x: Tensor, y: Tensor) -> Tens
     return view
 
 
-@cases(lambda: (plain(3, 4), leaf(3, 4)), refused="geometry-change-after-storage-swap")
+@cases(lambda: (plain(3, 4), leaf(3, 4)), unsupported="geometry-change-after-storage-swap")
 def transposed_in_place_after_another_took_its_memory(x: Tensor, y: Tensor) -> Tensor:
     hidden = y.sin()
     x.data = hidden
@@ -566,7 +566,7 @@ def inference_view_saved_before_its_base_is_written_to(x: Tensor) -> Tensor:
     return product
 
 
-@cases(lambda: (leaf(3, 4),), refused="foreach-copy-to-integers")
+@cases(lambda: (leaf(3, 4),), unsupported="foreach-copy-to-integers")
 def list_of_masks_gets_a_gradient(x: Tensor) -> Tensor:
     mask = x > 0
     torch._foreach_copy_([mask], [x])
@@ -604,7 +604,7 @@ class _NormBeforeOtherSizes(nn.Module):
         return out[1:]
 
 
-@cases(lambda: (plain(4, 4), plain(4, 4)), refused="data-of-other-sizes-after-read")
+@cases(lambda: (plain(4, 4), plain(4, 4)), unsupported="data-of-other-sizes-after-read")
 def other_sizes_for_what_batch_norm_saved() -> nn.Module:
     return _NormBeforeOtherSizes()
 
@@ -615,7 +615,7 @@ def as_strided_after_a_write_to_the_diagonal(x: Tensor) -> Tensor:
     return x.as_strided(x.size(), x.stride()).sin()
 
 
-@cases(lambda: (plain(4, 4),), refused="frozen-parameter")
+@cases(lambda: (plain(4, 4),), unsupported="frozen-parameter")
 def parameter_without_gradient(x: Tensor) -> Tensor:
     weight = nn.Parameter(x.t())
     weight.requires_grad_(False)
@@ -633,7 +633,7 @@ def _every_second_column_and_its_rows() -> tuple[Tensor, Tensor]:
     return columns, columns[1:]
 
 
-@cases(_every_second_column_and_its_rows, refused="as-strided-beyond-written-view")
+@cases(_every_second_column_and_its_rows, unsupported="as-strided-beyond-written-view")
 def write_between_columns_that_overlap(x: Tensor, y: Tensor) -> Tensor:
     between = x.as_strided((2, 2), (1, 2), 1)
     with torch.no_grad():
@@ -668,7 +668,7 @@ def empty_base_made_to_require_grad(x: Tensor, y: Tensor) -> Tensor:
     return view
 
 
-@cases(_empty_and_its_view, refused="recorded-write-to-overlapping-input")
+@cases(_empty_and_its_view, unsupported="recorded-write-to-overlapping-input")
 def empty_base_made_to_require_grad_after_a_write(x: Tensor, y: Tensor) -> Tensor:
     view = y.t()
     view.mul_(2)

@@ -239,12 +239,12 @@ def dropped(x: Tensor) -> Tensor:
     return nn.functional.dropout(x)
 
 
-@cases(lambda: (leaf(6, 4), flag()), "dynamo", "dynamic", "inductor", refused="random-op-in-backward")
+@cases(lambda: (leaf(6, 4), flag()), "dynamo", "dynamic", "inductor", unsupported="random-op-in-backward")
 def cond_with_dropout(x: Tensor, flag: Tensor) -> Any:
     return torch.cond(flag, dropped, lambda y: y * torch.rand_like(y), (x,))
 
 
-@cases(lambda: (leaf(6, 4), flag(), flag()), "dynamo", refused="random-op-in-backward")
+@cases(lambda: (leaf(6, 4), flag(), flag()), "dynamo", unsupported="random-op-in-backward")
 def cond_within_cond_with_dropout(x: Tensor, first: Tensor, second: Tensor) -> Any:
     def inner(y: Tensor) -> Any:
         return torch.cond(second, dropped, lambda z: z * torch.rand(4), (y,))
@@ -252,17 +252,19 @@ def cond_within_cond_with_dropout(x: Tensor, first: Tensor, second: Tensor) -> A
     return torch.cond(first, inner, lambda y: y * 3, (x,))
 
 
-@cases(lambda: (leaf(6, 4),), "dynamo", "dynamic", refused="random-op-in-backward")
+@cases(lambda: (leaf(6, 4),), "dynamo", "dynamic", unsupported="random-op-in-backward")
 def mapped_with_dropout(xs: Tensor) -> Any:
     return hop_map(dropped, xs)  # type: ignore[arg-type]  # torch declares it wrongly
 
 
-@cases(lambda: (torch.randint(1, 5, ()), leaf(6, 4)), "dynamo", "dynamic", refused="random-op-in-backward")
+@cases(
+    lambda: (torch.randint(1, 5, ()), leaf(6, 4)), "dynamo", "dynamic", unsupported="random-op-in-backward"
+)
 def loop_with_dropout(count: Tensor, x: Tensor) -> Any:
     return while_loop(lambda i, y: i > 0, lambda i, y: (i - 1, nn.functional.dropout(y)), (count, x))
 
 
-@cases(lambda: (leaf(6, 4), flag()), refused="random-op-in-backward")
+@cases(lambda: (leaf(6, 4), flag()), unsupported="random-op-in-backward")
 def cond_with_dropout_and_a_print(x: Tensor, flag: Tensor) -> Any:
     def announced(y: Tensor) -> Tensor:
         torch._higher_order_ops.print("dropped")
@@ -353,7 +355,7 @@ def vectorised_in_a_step(x: Tensor, w: Tensor) -> Tensor:
     return hop_map(row, x)
 
 
-@cases(lambda: (plain(3, 4), plain(4)), refused="subgraph-reads-outer-tensor")
+@cases(lambda: (plain(3, 4), plain(4)), unsupported="subgraph-reads-outer-tensor")
 def vectorised_over_a_tensor_from_outside(x: Tensor, w: Tensor) -> Tensor:
     row: Any = torch.func.vmap(torch.mul)
     step: Any = lambda given: row(given, w)
@@ -378,7 +380,7 @@ def loop_to_a_number_of_data(x: Tensor, w: Tensor) -> Tensor:
     return while_loop(lambda at, y: at < end, lambda at, y: (at + 1, y * 2), (torch.tensor(0), x))[1]
 
 
-@cases(lambda: (leaf(3, 4), plain(5)), refused="outer-number-in-subgraph")
+@cases(lambda: (leaf(3, 4), plain(5)), unsupported="outer-number-in-subgraph")
 def branch_with_a_number_and_a_gradient(x: Tensor, w: Tensor) -> Tensor:
     first = w.argmax().item()
     return torch.cond(x.sum() > 0, lambda x: x * first, lambda x: x + 1, (x,))

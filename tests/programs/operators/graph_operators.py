@@ -11,7 +11,7 @@ from torch._higher_order_ops.strict_mode import strict_mode
 
 from tests.programs.program import Cases, leaf, plain
 
-cases = Cases("given_operators")
+cases = Cases("graph_operators")
 
 
 def small(*sizes: int) -> Tensor:

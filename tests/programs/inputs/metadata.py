@@ -274,7 +274,7 @@ def metadata_of_a_base_under_no_grad_after_a_read_of_its_view(x: Tensor, y: Tens
     return read
 
 
-@cases(lambda: (tape(4, 4).t(),), refused="geometry-change-after-read")
+@cases(lambda: (tape(4, 4).t(),), unsupported="geometry-change-after-read")
 def input_that_is_a_view_turned_without_grad_and_read(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.t_()
@@ -336,7 +336,7 @@ def metadata_under_no_grad_and_of_a_view(x: Tensor) -> Tensor:
     return x * row.sum()
 
 
-@cases(lambda: (plain(3, 4),), refused="resize-to-more-elements")
+@cases(lambda: (plain(3, 4),), unsupported="resize-to-more-elements")
 def resize_to_more_then_filled(x: Tensor) -> Tensor:
     x.resize_(5, 4)
     x.fill_(2)
@@ -357,7 +357,7 @@ def out_argument_made_inside_without_memory(x: Tensor) -> Tensor:
     return made * x
 
 
-@cases(lambda: (plain(4, 4),), refused="resize-to-more-elements")
+@cases(lambda: (plain(4, 4),), unsupported="resize-to-more-elements")
 def resize_to_less_of_a_transposed(x: Tensor) -> Tensor:
     made = x.t() * 1
     made.resize_(2, 3)
@@ -448,7 +448,7 @@ def non_leaf_turned_and_then_scaled_without_grad(x: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (tape(4, 4),), refused="geometry-change-before-write")
+@cases(lambda: (tape(4, 4),), unsupported="geometry-change-before-write")
 def turned_without_grad_and_scaled_with_grad(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.t_()
@@ -498,7 +498,7 @@ def view_of_an_intermediate_turned_without_grad(x: Tensor) -> tuple[Tensor, Tens
     return view, middle
 
 
-@cases(lambda: (leaf(4, 4),), refused="invalid-view")
+@cases(lambda: (leaf(4, 4),), unsupported="invalid-view")
 def view_turned_without_grad_and_read(x: Tensor) -> Tensor:
     view = (x * 2)[1:]
     with torch.no_grad():
@@ -523,7 +523,7 @@ def used_then_detached_turned_and_written_with_a_gradient(x: Tensor, y: Tensor) 
     return out, x[1:]
 
 
-@cases(lambda: (leaf(4, 4), leaf(4, 4)), refused="leaf-without-grad-then-written")
+@cases(lambda: (leaf(4, 4), leaf(4, 4)), unsupported="leaf-without-grad-then-written")
 def leaf_turned_off_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
     x.requires_grad_(False)
     x.mul_(y)
@@ -566,7 +566,7 @@ def views_with_and_without_grad_from_before_a_detaching_and_a_write(x: Tensor) -
     return view, row, x
 
 
-@cases(lambda: (tape(3, 4), leaf(3, 4)), refused="view-before-detach")
+@cases(lambda: (tape(3, 4), leaf(3, 4)), unsupported="view-before-detach")
 def view_from_before_its_input_is_detached_and_written(x: Tensor, y: Tensor) -> Tensor:
     view = x.t()
     x.detach_()
@@ -606,7 +606,7 @@ def complexes() -> Tensor:
     return torch.randn(3, 4, dtype=torch.complex64)
 
 
-@cases(lambda: (complexes(),), refused="reinterpreted-view-of-changed-leaf")
+@cases(lambda: (complexes(),), unsupported="reinterpreted-view-of-changed-leaf")
 def conjugate_taken_before_the_input_is_turned(x: Tensor) -> Tensor:
     view = x.conj()
     x.t_()
@@ -619,7 +619,7 @@ def conjugate_taken_after_the_input_is_turned(x: Tensor) -> Tensor:
     return x.conj()
 
 
-@cases(lambda: (complexes(),), refused="reinterpreted-view-of-changed-leaf")
+@cases(lambda: (complexes(),), unsupported="reinterpreted-view-of-changed-leaf")
 def conjugate_beside_an_intermediate_that_is_turned(x: Tensor) -> tuple[Tensor, Tensor]:
     hidden = x * 2
     view = hidden.conj()

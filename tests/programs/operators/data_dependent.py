@@ -164,12 +164,12 @@ def narrow_at_a_tensor(x: Tensor, n: Tensor) -> Tensor:
     return torch.narrow(x, 0, n, 2)
 
 
-@cases(lambda: (leaf(6), torch.tensor([2, 4])), "dynamic", "dynamo", refused="reads-values")
+@cases(lambda: (leaf(6), torch.tensor([2, 4])), "dynamic", "dynamo", unsupported="reads-values")
 def split_at_a_tensor(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
     return torch.tensor_split(x, at)
 
 
-@cases(lambda: (leaf(6, 2),), "dynamic", "dynamo", refused="reads-values")
+@cases(lambda: (leaf(6, 2),), "dynamic", "dynamo", unsupported="reads-values")
 def split_at_a_known_tensor(x: Tensor) -> tuple[Tensor, ...]:
     return (*x.tensor_split(torch.tensor([2, 4])), *torch.tensor_split(x, torch.tensor(2), 1))
 
@@ -194,7 +194,7 @@ def known_values_in_a_loop(x: Tensor) -> Tensor:
     return x
 
 
-@cases(lambda: (plain(3),), refused="data-dependent-size")
+@cases(lambda: (plain(3),), unsupported="data-dependent-size")
 def branch_on_random_numbers(x: Tensor) -> Tensor:
     return x * 2 if torch.rand(3).sum() > 1 else x - 1
 
@@ -217,12 +217,12 @@ def dropout_in_evaluation(x: Tensor) -> Tensor:
     return F.dropout(x, 0.5, training=False)
 
 
-@cases(lambda: (plain(3),), refused="data-dependent-size")
+@cases(lambda: (plain(3),), unsupported="data-dependent-size")
 def branch_on_values(x: Tensor) -> Tensor:
     return x * 2 if x.sum() > 0 else x - 1
 
 
-@cases(lambda: (plain(3),), "dynamic", refused="data-dependent-size")
+@cases(lambda: (plain(3),), "dynamic", unsupported="data-dependent-size")
 def branch_on_an_item(x: Tensor) -> Tensor:
     return x * 2 if x.sum().item() > 0 else x - 1
 

@@ -12,7 +12,7 @@ from torch.autograd import Function
 
 from tests.programs.program import Cases, leaf, plain, tape
 
-cases = Cases("missing_gradients")
+cases = Cases("undefined_tangents")
 
 
 class First(Function):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tests.programs.program import Cases, leaf, plain, tape
 
-cases = Cases("exchanges")
+cases = Cases("storage_swaps")
 
 
 @cases(lambda: (plain(3, 4), plain(2, 2)), "dynamo", "dynamic")
@@ -144,7 +144,7 @@ def set_to_the_storage_of_a_view_of_other(x: Tensor, y: Tensor) -> Tensor:
     return x + 1
 
 
-@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "dynamic", refused="output-with-own-grad-fn")
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "dynamic", unsupported="output-with-own-grad-fn")
 def data_of_intermediate_assigned_and_returned(x: Tensor, y: Tensor) -> Tensor:
     made = x * 2
     made.data = y
@@ -252,7 +252,7 @@ def overlapping_part_with_other_memory_written_with_a_gradient(x: Tensor, y: Ten
     return x[1:], y.sum()
 
 
-@cases(lambda: (*_overlapping_parts(), leaf(12)), refused="recorded-write-to-overlapping-input")
+@cases(lambda: (*_overlapping_parts(), leaf(12)), unsupported="recorded-write-to-overlapping-input")
 def detached_part_written_with_a_gradient_beside_a_write(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     y.mul_(z)
     x.mul_(3)
@@ -269,7 +269,7 @@ def memory_given_back_and_made_again_under_a_view(whole: Tensor, new: Tensor) ->
     return out + part
 
 
-@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "dynamic", refused="output-with-own-grad-fn")
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "dynamic", unsupported="output-with-own-grad-fn")
 def result_in_the_memory_of_an_input_that_is_written_to(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     made = x.sin()
     made.data = y
@@ -277,7 +277,7 @@ def result_in_the_memory_of_an_input_that_is_written_to(x: Tensor, y: Tensor) ->
     return made, made[1:]
 
 
-@cases(lambda: (leaf(4, 4), plain(4, 4)), "dynamo", refused="output-with-own-grad-fn")
+@cases(lambda: (leaf(4, 4), plain(4, 4)), "dynamo", unsupported="output-with-own-grad-fn")
 def result_in_the_memory_of_an_input_written_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
     made = x.sin()
     made.data = y.t()
@@ -285,14 +285,14 @@ def result_in_the_memory_of_an_input_written_with_a_gradient(x: Tensor, y: Tenso
     return made
 
 
-@cases(lambda: (leaf(4, 4), plain(4, 4)), refused="output-with-own-grad-fn")
+@cases(lambda: (leaf(4, 4), plain(4, 4)), unsupported="output-with-own-grad-fn")
 def result_in_the_memory_of_another_result(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     made, other = x * 2, y * 3
     made.data = other
     return made, other
 
 
-@cases(lambda: (leaf(3, 4), plain(2, 2)), refused="storage-of-other-sizes")
+@cases(lambda: (leaf(3, 4), plain(2, 2)), unsupported="storage-of-other-sizes")
 def result_in_memory_of_other_sizes(x: Tensor, y: Tensor) -> Tensor:
     made = x * 2
     made.data = y
@@ -347,7 +347,7 @@ def leaf_set_before_its_use(x: Tensor) -> Tensor:
     return x * 3
 
 
-@cases(lambda: (leaf(4, 4),), refused="set-between-uses-of-leaf")
+@cases(lambda: (leaf(4, 4),), unsupported="set-between-uses-of-leaf")
 def leaf_set_between_two_uses(x: Tensor) -> tuple[Tensor, Tensor]:
     made = x * 2
     with torch.no_grad():
@@ -355,7 +355,7 @@ def leaf_set_between_two_uses(x: Tensor) -> tuple[Tensor, Tensor]:
     return made, x * 3
 
 
-@cases(lambda: (leaf(4), plain(4, 4)), refused="data-of-other-sizes-after-read")
+@cases(lambda: (leaf(4), plain(4, 4)), unsupported="data-of-other-sizes-after-read")
 def data_of_other_sizes_after_a_use(x: Tensor, y: Tensor) -> Tensor:
     view = x.t()
     x.data = y
@@ -368,14 +368,14 @@ def data_of_other_sizes_before_a_view(x: Tensor, y: Tensor) -> Tensor:
     return x.t()
 
 
-@cases(lambda: (leaf(4, 4), plain(4, 4)), refused="data-of-other-sizes-after-read")
+@cases(lambda: (leaf(4, 4), plain(4, 4)), unsupported="data-of-other-sizes-after-read")
 def data_of_other_sizes_after_a_product(x: Tensor, y: Tensor) -> Tensor:
     product = x * y
     y.data = torch.ones(2)
     return product
 
 
-@cases(lambda: (leaf(4, 4), leaf(4, 4)), refused="failing-backward-after-storage-swap")
+@cases(lambda: (leaf(4, 4), leaf(4, 4)), unsupported="failing-backward-after-storage-swap")
 def data_of_other_sizes_of_a_saved_intermediate(x: Tensor, y: Tensor) -> Tensor:
     hidden = x.sin()
     product = hidden * y

@@ -417,19 +417,19 @@ def result_whose_gradient_is_zero(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]
     return x.sign(), x * y
 
 
-@cases(lambda: (leaf(3), leaf(3)), "inductor", "dynamic", refused="grad-of-input")
+@cases(lambda: (leaf(3), leaf(3)), "inductor", "dynamic", unsupported="grad-of-input")
 def backward_inside_into_arguments(x: Tensor, y: Tensor) -> Tensor:
     (x * x * y).sum().backward()
     return x.detach() * 1
 
 
-@cases(lambda: (leaf(3), leaf(3)), refused="grad-of-input")
+@cases(lambda: (leaf(3), leaf(3)), unsupported="grad-of-input")
 def backward_inside_whose_gradient_is_returned(x: Tensor, y: Tensor) -> tuple[Any, Tensor]:
     (x.sin() * y).sum().backward()
     return x.grad, x * y
 
 
-@cases(lambda: (leaf(3), leaf(3)), refused="grad-of-input")
+@cases(lambda: (leaf(3), leaf(3)), unsupported="grad-of-input")
 def step_of_an_optimizer_written_out(x: Tensor, y: Tensor) -> Tensor:
     x.grad = None
     (x * x * y).sum().backward()
@@ -439,7 +439,7 @@ def step_of_an_optimizer_written_out(x: Tensor, y: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (leaf(3),), refused="grad-of-input")
+@cases(lambda: (leaf(3),), unsupported="grad-of-input")
 def gradient_assigned(x: Tensor) -> Tensor:
     x.grad = x.detach() * 2
     return x.sin()
@@ -456,6 +456,6 @@ class LossInside(nn.Module):
         return loss.detach()
 
 
-@cases(lambda: (plain(2, 4),), "inductor", refused="grad-of-input")
+@cases(lambda: (plain(2, 4),), "inductor", unsupported="grad-of-input")
 def backward_inside_into_parameters() -> nn.Module:
     return LossInside()

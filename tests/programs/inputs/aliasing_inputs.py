@@ -524,7 +524,7 @@ def leaf_in_the_memory_of_a_history_written(x: Tensor, view: Tensor, weight: Ten
     return (view * weight).sum() + x.sin()
 
 
-@cases(_history_and_leaf_in_its_memory, refused="recorded-write-to-overlapping-input")
+@cases(_history_and_leaf_in_its_memory, unsupported="recorded-write-to-overlapping-input")
 def history_written_under_a_leaf_in_its_memory(x: Tensor, view: Tensor, weight: Tensor) -> Tensor:
     x.mul_(2)
     return view * weight
@@ -732,7 +732,7 @@ def part_copied_to_another_input_after_a_write_without_grad(x: Tensor, y: Tensor
     return y * 2
 
 
-@cases(lambda: views_of(leaf(4, 4), lambda x: x[:3], lambda x: x[1:]), refused="base-is-no-argument")
+@cases(lambda: views_of(leaf(4, 4), lambda x: x[:3], lambda x: x[1:]), unsupported="base-is-no-argument")
 def tensor_under_parts_is_read(x: Tensor, y: Tensor) -> tuple[Any, Tensor]:
     return x._base * 2, y[0]  # type: ignore[operator]
 
@@ -754,7 +754,7 @@ def part_with_a_history_strided_in_place(x: Tensor, y: Tensor) -> Tensor:
 
 @cases(
     lambda: views_of(tape(4, 4), lambda x: x[:3], lambda x: x[1:]),
-    refused="geometry-change-of-shared-input",
+    unsupported="geometry-change-of-shared-input",
 )
 def part_with_a_history_turned_beside_another(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     x.t_()

@@ -270,7 +270,7 @@ def drawn_from_the_state_of_an_argument(x: Tensor, state: Tensor) -> Tensor:
     return x * HIGHER_ORDER.run_with_rng_state(state, torch.ops.aten.rand_like.default, x)
 
 
-@cases(lambda: (leaf(5, 4),), refused="new-generator")
+@cases(lambda: (leaf(5, 4),), unsupported="new-generator")
 def generator_made_inside(x: Tensor) -> tuple[Tensor, Tensor]:
     """Seeded at each call; the second random numbers follow the first."""
     own = torch.Generator()

@@ -1,0 +1,1 @@
+"""Programs about gradients: what autograd records, and what the backward gets and returns."""

@@ -1,0 +1,1 @@
+"""Programs about inputs, views and mutations."""

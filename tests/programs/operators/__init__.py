@@ -1,0 +1,1 @@
+"""Programs about single kinds of operators, and about tensor subclasses."""
