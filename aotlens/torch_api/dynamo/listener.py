@@ -287,14 +287,16 @@ def _on_global(
     reason = self.compile_subgraph_reason
     graph = DynamoGraph(self.root_tx.f_code, current_compile(), bool(reason and reason.graph_break))
     scope = self.global_scope
+    on_run: Callable[[], None] | None = None
     with log_exceptions():
+        on_run = listener.on_run
         listener.captures(graph, tuple(self.graph.nodes))
 
     def first(*args: Any, **kwargs: Any) -> Any:
         if not listener.counts_calls and scope.get(name) is hidden:
-            scope[name] = value if listener.on_run is None else _counted(value, listener.on_run)
-        if listener.on_run is not None:
-            listener.on_run()
+            scope[name] = value if on_run is None else _counted(value, on_run)
+        if on_run is not None:
+            on_run()
         done: Callable[[Any], None] | None = None
         outputs = None
         with log_exceptions():
