@@ -118,7 +118,7 @@ def write_geometry_change(
     name, line = target
     contexts = []
     changes_autograd = info.autograd is not AutogradChange.NONE and not info.seen_by_autograd
-    if changes_autograd or info.metadata_mutated_without_grad:
+    if changes_autograd or info.metadata_mutated_without_grad or _gains_gradient_of_base(captured, info):
         contexts.append("torch.no_grad()")
     elif not captured.grad_enabled:
         contexts.append("torch.enable_grad()")
@@ -140,6 +140,17 @@ def write_geometry_change(
     ):
         with at_other_version(builder, name):
             builder.add(f"{name}.grad_fn  # of a view: autograd recreates it for these sizes")
+
+
+def _gains_gradient_of_base(captured: Captured, info: InputAliasInfo) -> bool:
+    """Return True if the input is a view that requires grad only since its base was written to.
+
+    Autograd gives such a view its `grad_fn` when it is next asked for, for the sizes of that moment; until
+    then it takes the view for a leaf, of which it rejects a change.
+    """
+    captured_input = captured.inputs[info.index]
+    gains_gradient = captured_input.at_exit.requires_grad and not captured_input.requires_grad
+    return info.base is not None and gains_gradient
 
 
 def check_saved_aliases(parts: Partitioned, infos: list[InputAliasInfo]) -> None:

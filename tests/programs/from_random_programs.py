@@ -693,3 +693,10 @@ def data_of_what_counts_its_own_writes(x: Tensor, y: Tensor) -> Tensor:
     y.data = x
     y.mul_(2)
     return y
+
+
+@cases(lambda: (*_with_its_transposed(plain(4, 4)), leaf(4, 4)))
+def view_transposed_in_place_after_a_write_with_a_gradient(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    y.mul_(z)
+    y.t_()
+    return y
