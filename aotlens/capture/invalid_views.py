@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.storage import geometry_of
-from aotlens.capture.views import apply_chain
+from aotlens.capture.storage import Geometry, geometry_of
+from aotlens.capture.views import ViewStep, apply_chain
 from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
 from aotlens.unsupported import unsupported
@@ -62,27 +62,52 @@ def is_invalid_view(tensor: Any, *, written: bool = False) -> bool:
     The gradient of a write always replays them; otherwise a view whose own last change autograd recorded has
     a `grad_fn` of that change.
     """
-    base = tensor._base
-    tracked, tracked_base = getattr(tensor, TRACKED, None), getattr(base, TRACKED, None)
-    if tracked is None or tracked_base is None:
+    own = _steps_from_base(tensor)
+    if own is None:
         return False
-    pairs = zip(tracked.chain, tracked_base.chain, strict=False)
-    common = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
-    own = tracked.chain[common:]
+    tracked, tracked_base = getattr(tensor, TRACKED), getattr(tensor._base, TRACKED)
+    is_base_unchanged = len(tracked.chain) == len(tracked_base.chain) + len(own)
     moves = [step for step in own if step.in_place]
     is_recorded = not moves or (
-        not written
-        and moves[-1] is tracked.storage.last_metadata_step
-        and all(step.grad_enabled for step in moves)
+        moves[-1] is tracked.storage.last_metadata_step and all(step.grad_enabled for step in moves)
     )
-    if common == len(tracked_base.chain) and is_recorded:
+    if is_base_unchanged and is_recorded and not (moves and written):
         return False
+    replayed, geometry = replayed_geometry(tensor), geometry_of(tensor)
+    if is_base_unchanged and is_recorded and not tensor.requires_grad and replayed is not None:
+        # the write gives the view its gradient, and its derivative broadcasts over dimensions of size 1
+        return _without_size_one(replayed) != _without_size_one(geometry)
+    return replayed != geometry
+
+
+def replayed_geometry(tensor: Any) -> Geometry | None:
+    """Return the geometry of the view that replaying its view operators on the base gives.
+
+    None for a tensor that is no view, and for a base on which they raise.
+    """
+    own = _steps_from_base(tensor)
+    if own is None:
+        return None
     with torch.no_grad():
         try:
-            regenerated = apply_chain(tuple(step for step in own if not step.in_place), base)
+            return geometry_of(apply_chain(tuple(step for step in own if not step.in_place), tensor._base))
         except (RuntimeError, ValueError, IndexError):
-            return True
-    return geometry_of(regenerated) != geometry_of(tensor)
+            return None
+
+
+def _steps_from_base(tensor: Any) -> tuple[ViewStep, ...] | None:
+    """Return the steps that lead from a view's base to the view; None for a tensor that is no view."""
+    tracked, tracked_base = getattr(tensor, TRACKED, None), getattr(tensor._base, TRACKED, None)
+    if tracked is None or tracked_base is None:
+        return None
+    pairs = zip(tracked.chain, tracked_base.chain, strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+    return tuple(tracked.chain[common:])
+
+
+def _without_size_one(geometry: Geometry) -> tuple[Any, ...]:
+    dims = zip(geometry.size, geometry.stride, strict=True)
+    return *((size, stride) for size, stride in dims if size != 1), geometry.offset
 
 
 def invalid_view_error(span: Span | None, mutation_span: Span | None) -> UnsupportedError:

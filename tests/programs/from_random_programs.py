@@ -700,3 +700,11 @@ def view_transposed_in_place_after_a_write_with_a_gradient(x: Tensor, y: Tensor,
     y.mul_(z)
     y.t_()
     return y
+
+
+@cases(lambda: (plain(4, 4), leaf(4, 4)), unsupported="invalid-view")
+def view_transposed_in_place_before_a_write_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
+    view = x.t()
+    view.t_()
+    view.mul_(y)
+    return view

@@ -78,7 +78,7 @@ def check_writable(recording: Recording, target: Any, func: Any, args: tuple[Any
     reject_inference_write(recording, target)
     tracked = recording.tracked(target)
     if tracked.storage.metadata_mutations and target._base is not None and _has_gradient(target, args):
-        check_view_is_valid(target, recording.span, written=target.requires_grad)
+        check_view_is_valid(target, recording.span, written=True)
     if recording.events.has(EventKind.STORAGE_SWAP) and _has_gradient(target, args):
         _reject_view_of_swapped_input(recording, target)
     base = tracked.storage.base
