@@ -4,7 +4,7 @@ from aotlens.analysis.bases import Bases
 from aotlens.analysis.inputs import analyse_inputs
 from aotlens.analysis.outputs import analyse_outputs
 from aotlens.analysis.records import ViewAndMutationMeta
-from aotlens.analysis.storage_swaps import find_storage_swaps
+from aotlens.analysis.storage_swaps import check_set_views, find_storage_swaps
 from aotlens.capture.builder import Builder
 from aotlens.capture.records import Captured
 
@@ -23,5 +23,6 @@ def analyse(captured: Captured, builder: Builder, keep_mutations: bool) -> ViewA
         storage_swaps = find_storage_swaps(captured, builder, bases)
         inputs = analyse_inputs(captured, builder, keep_mutations, storage_swaps)
         outputs = analyse_outputs(captured, builder, storage_swaps, bases)
+        check_set_views(captured)
     changed = captured.grad_mode_after if captured.grad_mode_after != captured.grad_enabled else None
     return ViewAndMutationMeta(inputs, outputs, tuple(bases.hidden), changed)

@@ -85,6 +85,20 @@ def check_sizes_of_data(captured: Captured) -> None:
             raise unsupported("data-of-other-sizes-after-read", event.span, tensor=name)
 
 
+def check_set_views(captured: Captured) -> None:
+    """Check that autograd records no use of a view after `set_` gave it another geometry.
+
+    Eager regenerates the view's `grad_fn` with its own sizes and strides; the recorded backward replays the
+    view operators.
+
+    Raises:
+        UnsupportedError: there is such a use.
+    """
+    for event in captured.recorded.events.of(EventKind.VIEW_SET_TO_OTHER_GEOMETRY):
+        if event.tensor.requires_grad and is_used_between(captured, event.tensor, first=event.call):
+            raise unsupported("invalid-view", event.span, where="")
+
+
 def find_storage_swaps(captured: Captured, builder: Builder, bases: Bases) -> dict[int, StorageSwap]:
     """Return the storage swaps by input; hidden outputs, which become bases, carry the new storages."""
     check_version_counters(captured)

@@ -33,6 +33,9 @@ class EventKind(Enum):
     """It is a leaf or has no gradient, and got data of other sizes (`.data =`)."""
     NEW_EDGE = auto()
     """`set_` replaced its gradient edge: earlier uses lead to the old one."""
+    VIEW_SET_TO_OTHER_GEOMETRY = auto()
+    """It is a view that got a storage by `set_`, with other sizes, strides or offset than its view operators
+    give."""
     GRADIENT_AT_NEW_EDGE = auto()
     """In the backward, a gradient arrived at that new edge."""
     INFERENCE_DATA = auto()

@@ -708,3 +708,11 @@ def view_transposed_in_place_before_a_write_with_a_gradient(x: Tensor, y: Tensor
     view.t_()
     view.mul_(y)
     return view
+
+
+@cases(lambda: (plain(4, 4), leaf(4, 2)), unsupported="invalid-view")
+def view_read_after_it_is_set_to_other_sizes(x: Tensor, y: Tensor) -> Tensor:
+    view = y.t()
+    with torch.no_grad():
+        view.set_(x)  # type: ignore[call-overload]
+    return view.sin()

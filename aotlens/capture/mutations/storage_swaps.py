@@ -13,9 +13,10 @@ import torch
 from aotlens.capture.autograd.graph_walk import may_be_leaf
 from aotlens.capture.events import EventKind
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.invalid_views import replayed_geometry
 from aotlens.capture.mutations.in_place import Write
 from aotlens.capture.operators import RESIZE_STORAGE, aten
-from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.storage import Geometry, Storage, Tracked, geometry_of
 from aotlens.capture.views import ViewStep
 from aotlens.torch_api.autograd import has_version_counter
 from aotlens.torch_api.fake.tensors import FakeTensor
@@ -37,7 +38,10 @@ def record_storage_swap(recording: Recording, call: Write) -> Any:
         recording.preserve_values(target)
         if target.requires_grad:
             recording.note(EventKind.NEW_EDGE, target)
+        replayed = _geometry_to_autograd(recording, target)
         result = call.func(*call.args, **call.kwargs)
+        if target._base is not None and geometry_of(target) != replayed:
+            recording.note(EventKind.VIEW_SET_TO_OTHER_GEOMETRY, target)
     else:  # `resize_`, `resize_as_`, `_resize_output_`: the other rows of STORAGE_SWAPS
         tracked = _resized(recording, call)
         result = call.func(*call.args, **call.kwargs) if tracked is None else target
@@ -45,6 +49,15 @@ def record_storage_swap(recording: Recording, call: Write) -> Any:
         setattr(target, TRACKED_ATTRIBUTE, tracked)
         recording.note(EventKind.STORAGE_SWAP, target)
     return result
+
+
+def _geometry_to_autograd(recording: Recording, tensor: Any) -> Geometry | None:
+    """Return the geometry with which autograd regenerates the `grad_fn` of a view of a fake tensor.
+
+    The view's chain shows it until the first swap, which leaves it unchanged if it is not noted.
+    """
+    is_swapped = recording.events.has(EventKind.STORAGE_SWAP, tensor)
+    return geometry_of(tensor) if is_swapped else replayed_geometry(tensor)
 
 
 def set_from_tensor(recording: Recording, func: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
