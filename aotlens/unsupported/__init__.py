@@ -6,8 +6,6 @@ and behind `torch.compile` that graph runs in eager instead.
 Invariant: each case is raised somewhere, and only cases are raised (`tests/test_unsupported.py`).
 """
 
-from typing import TypeVar
-
 from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
 from aotlens.unsupported import (
@@ -25,9 +23,7 @@ from aotlens.unsupported import (
 )
 from aotlens.unsupported.case import Case
 
-__all__ = ["CASES", "SUBJECTS", "Case", "unsupported", "unsupported_as"]
-
-_Error = TypeVar("_Error", bound=UnsupportedError)
+__all__ = ["CASES", "SUBJECTS", "Case", "unsupported"]
 
 SUBJECTS = (
     inputs,
@@ -58,10 +54,5 @@ def unsupported(name: str, span: Span | None = None, /, **values: object) -> Uns
     Raises:
         KeyError: the table has no such case, or `values` lacks one of its names.
     """
-    return unsupported_as(CASES[name].error, name, span, **values)
-
-
-def unsupported_as(kind: type[_Error], name: str, span: Span | None = None, /, **values: object) -> _Error:
-    """The error for a case as a class of its own, by which a caller catches it; see `unsupported`."""
     case = CASES[name]
-    return kind(case.text.format(**values), span, case.advice.format(**values), name=name)
+    return case.error(case.text.format(**values), span, case.advice.format(**values), name=name)

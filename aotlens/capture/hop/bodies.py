@@ -14,20 +14,15 @@ from aotlens.capture.graph import Recording
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import Storage
 from aotlens.capture.symbols.float_inputs import FloatRunner
-from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, nodes_in, reachable
 from aotlens.ir.slots import GraphOutput, UserInput, UserOutput
 from aotlens.torch_api.autograd import set_version
 from aotlens.torch_api.operators import pytree
-from aotlens.unsupported import unsupported, unsupported_as
+from aotlens.unsupported import unsupported
 
 FLEX_BACKWARD = "flex_attention_backward"
 """The operator that requires a list as the result of one of its functions."""
-
-
-class WritesToOperandError(UnsupportedError):
-    """A subgraph writes to its operands; a marked region of this kind is inlined."""
 
 
 class Body:
@@ -123,12 +118,12 @@ class Body:
         return {index: storage for index, storage in storages if storage.writes or storage.metadata_mutations}
 
     def check_no_writes(self) -> None:
-        """Raise WritesToOperandError if the function writes to an operand."""
+        """Raise UnsupportedError if the function writes to an operand."""
         for index, storage in self.writes().items():
             change = (storage.writes or storage.metadata_mutations)[0]
             values = {"mutation": change.origin.op, "index": index, "operator": self.operator}
             span = change.origin.location.innermost
-            raise unsupported_as(WritesToOperandError, "operand-mutation", span, **values)
+            raise unsupported("operand-mutation", span, **values)
 
     def _storages_of(self, values: Iterable[Any]) -> list[Storage]:
         return [self.inner.tracked(value).storage for value in values if isinstance(value, torch.Tensor)]

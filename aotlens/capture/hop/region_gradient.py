@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
-from aotlens.capture.hop.bodies import Body, WritesToOperandError, runner_of
+from aotlens.capture.hop.bodies import Body, runner_of
 from aotlens.capture.hop.nested_regions import RegionPart, empty_with_strides_of
 from aotlens.capture.hop.subgraphs import region_kind, region_program
 from aotlens.capture.provenance.origins import Origins
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.rng.philox import RandomOpInSubgraphError
 from aotlens.capture.storage import Storage
+from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput
 from aotlens.ir.regions import Region, RegionOperand, RegionOutput, RegionSize, SavedValue
@@ -31,10 +31,6 @@ aten = torch.ops.aten
 
 LEAF_WRITE_ERROR = "a leaf Variable that requires grad is being used in an in-place operation"
 """Autograd's error for the fake leaf of an operand; the operand itself need not be a leaf."""
-
-
-class RegionWritesError(Exception):
-    """A region with a gradient writes to an operand, so it runs in place instead."""
 
 
 def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
@@ -63,7 +59,7 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
                 region_program(recording, subgraph, identifier, *operands)
             return NotImplemented
         region = _split_region(recording, subgraph, identifier, operands)
-    except (WritesToOperandError, RegionWritesError, RandomOpInSubgraphError):
+    except UnsupportedError:  # not a program of its own, as if it writes to an operand
         recording.regions[in_place] = (None, subgraph)
         return tuple(runner_of(recording, subgraph)(*operands))
     if region is None:  # no output requires grad
@@ -77,8 +73,7 @@ def _split_region(
     """Return the split region; None if no gradient flows through it.
 
     Raises:
-        WritesToOperandError: the region writes to an operand.
-        RegionWritesError: it writes to an operand with a gradient.
+        UnsupportedError: the region is no program of its own: it writes to an operand, or needs RNG state.
     """
     needs_grad = (operand.requires_grad for operand in operands if isinstance(operand, torch.Tensor))
     key = (identifier, id(subgraph), region_kind(operands), *needs_grad)
@@ -196,7 +191,7 @@ def _record(recording: Recorder, subgraph: Any, identifier: Any, operands: tuple
         except RuntimeError as error:
             if LEAF_WRITE_ERROR not in str(error):
                 raise
-            raise RegionWritesError from error
+            raise unsupported("operand-written") from error
         body.check_no_writes()
         results = body.add_results(tuple(result))
         return body.program() if _add_gradients(inner, body, results) else None

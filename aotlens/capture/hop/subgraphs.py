@@ -137,7 +137,7 @@ def region_program(recording: Recording, subgraph: Any, identifier: Any, *operan
     """Return the program of a marked region, which calls on like operands share.
 
     Raises:
-        WritesToOperandError: the region writes to an operand, so it has no such program.
+        UnsupportedError: the region writes to an operand, so it has no such program.
     """
     key = (identifier, id(subgraph), region_kind(operands))
     if key not in recording.regions:

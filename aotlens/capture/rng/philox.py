@@ -13,12 +13,11 @@ import torch
 
 from aotlens.capture.graph import Recording
 from aotlens.capture.storage import Storage, dimension_order
-from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput, is_dropout_disabled, is_random_op, op_name
 from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
 from aotlens.torch_api.modes import without_modes
-from aotlens.unsupported import unsupported, unsupported_as
+from aotlens.unsupported import unsupported
 
 T = TypeVar("T")
 
@@ -44,10 +43,6 @@ RANDOM_SOURCES: dict[str, RandomSource] = {
     )
 }
 """By device type: those with a counter-based generator."""
-
-
-class RandomOpInSubgraphError(UnsupportedError):
-    """A subgraph contains a random operator, and does not receive the RNG state."""
 
 
 @dataclass(slots=True)
@@ -142,8 +137,7 @@ class FunctionalRandom:
 
     def _graph_state(self, device: torch.device) -> _GraphState:
         if self._recording.is_subgraph:
-            span = self._recording.span
-            raise unsupported_as(RandomOpInSubgraphError, "functional-rng-in-subgraph", span)
+            raise unsupported("functional-rng-in-subgraph", self._recording.span)
         if self.device is None:
             self.device = device
         if device != self.device:
