@@ -35,7 +35,6 @@ from aotlens.capture.free_variables.state import (
 from aotlens.capture.free_variables.user_names import user_name, write_span
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, Subject
-from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import OuterObject
 from aotlens.model.report import Span
 from aotlens.options import SideEffects
@@ -65,8 +64,6 @@ class SideEffectReplay:
         self._subject = subject
         self._effects = effects
         self._left_as_recorded: list[Change] = []
-        self.single_use_reason = ""
-        """The change that a later call would not repeat, and that stays as the recording left it."""
 
     def with_updates(
         self,
@@ -99,28 +96,20 @@ class SideEffectReplay:
 
     def _check_hidden_state(self) -> None:
         advanced = [hidden for hidden in self._state.hidden_states if hidden.is_advanced]
+        if not advanced or self._effects is SideEffects.TRACED:
+            return
         for hidden in advanced:
-            owner = hidden.owner
-            name = owner.__name__ if isinstance(owner, ModuleType) else self._state.name_of(owner)
-            if self._effects is SideEffects.REPLAYED:
-                for generator in advanced:
-                    generator.restore()
-                case = "iterator" if hidden.is_iterator else "python-random"
-                raise unsupported(case, self._subject.span, name=name)
-            self.single_use_reason = f"the state of `{name}`"
+            hidden.restore()
+        owner, case = advanced[0].owner, "iterator" if advanced[0].is_iterator else "python-random"
+        name = owner.__name__ if isinstance(owner, ModuleType) else self._state.name_of(owner)
+        raise unsupported(case, self._subject.span, name=name)
 
     def _rebindings_of(self, change: Change) -> list[tuple[Rebinding, Any]]:
-        """Return the rebindings that repeat a change, with their values; none if it stays as recorded."""
+        """Return the rebindings that repeat a change, with their values; none for an exported graph."""
         source = change.source
-        if self._effects is not SideEffects.TRACED:
-            try:
-                return list(self._repeated(source, change.now))
-            except UnsupportedError:
-                is_argument = isinstance(source, Contents) and source.expression
-                if self._effects is SideEffects.REPLAYED or is_argument or contains_fake(change.now):
-                    raise
-                self.single_use_reason = source.description
-        elif contains_fake(change.now):
+        if self._effects is SideEffects.REPLAYED:
+            return list(self._repeated(source, change.now))
+        if contains_fake(change.now):
             raise unsupported("export-side-effect", self._span_of(source), binding=source.description)
         self._left_as_recorded.append(change)
         return []
@@ -253,7 +242,7 @@ def check_backward_side_effects(captured: Captured, recorder: Recorder) -> None:
             that the function binds to another tensor.
     """
     changes = list(changes_in(captured.reachable))
-    if captured.side_effects is not SideEffects.REPLAYED:
+    if captured.side_effects is SideEffects.TRACED:
         changes = [change for change in changes if contains_fake(change.now)]
     for change in changes:
         change.source.restore()
