@@ -46,10 +46,8 @@ LARGER_BUDGETS = (1.25, 1.5, 2, 3)
 class StageRecords:
     """The record of every stage up to the code."""
 
-    captured: Captured
-    meta: ViewAndMutationMeta
-    joint: JointProgram
     parts: Partitioned
+    """With the joint program, which has the records of capture and analysis."""
     code: Generated
 
 
@@ -83,15 +81,15 @@ class Compiled:
 
     @property
     def captured(self) -> Captured:
-        return self.stage_records.captured
+        return self.joint.captured
 
     @property
     def meta(self) -> ViewAndMutationMeta:
-        return self.stage_records.meta
+        return self.joint.meta
 
     @property
     def joint(self) -> JointProgram:
-        return self.stage_records.joint
+        return self.parts.joint
 
     @property
     def parts(self) -> Partitioned:

@@ -146,5 +146,5 @@ def _compile_parts(parts: Partitioned, compilation: Compilation) -> Compiled:
     with clock.stage("runtime"):
         module = load_module(text, captured.subject.name)
         call = bound_call(module, captured.subject.function, captured)
-    records = StageRecords(captured, parts.joint.meta, parts.joint, parts, code)
+    records = StageRecords(parts, code)
     return Compiled(captured.subject, records, module, call, clock.timings_ms, compilation.cache_entry)

@@ -1,6 +1,6 @@
 """Compile graphs with `functorch.compile`-style compilers, one per kind of graph."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -9,7 +9,7 @@ from typing import Any
 from torch import fx
 
 from aotlens.analysis.records import MutationType
-from aotlens.codegen.graph_calls import as_boxed, as_unchanged_graph
+from aotlens.codegen.graph_calls import Run, as_boxed, as_unchanged_graph
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.codegen.saved_layouts import Strides, lay_out_inputs, reported_strides
 from aotlens.ir.program import Program
@@ -57,9 +57,6 @@ def get_aot_graph_name() -> str:
 
 
 get_graph_being_compiled = get_aot_graph_name
-
-
-Run = Callable[[list[Any]], Any]
 
 
 @dataclass(slots=True)
@@ -167,14 +164,12 @@ class _Unit:
                 for index, program_input in enumerate(program.inputs)
                 if stays_in_place(program_input.slot)
             ],
-            mutated_inp_runtime_indices=_indices(info.mutation_type is outside for info in meta.inputs),
+            mutated_inp_runtime_indices=[
+                index for index, info in enumerate(meta.inputs) if info.mutation_type is outside
+            ],
             num_outputs=len(meta.outputs),
             num_intermediate_bases=len(meta.bases),
             is_train=self._parts.backward is not None,
             keep_input_mutations=self._keeps_mutations,
             bw_donated_idxs=[],
         )
-
-
-def _indices(flags: Sequence[bool] | Any) -> list[int]:
-    return [index for index, yes in enumerate(flags) if yes]

@@ -15,7 +15,7 @@ from torch import fx
 
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS, norm_decompositions
 from aotlens.codegen.graph_adapter import GraphAdapter
-from aotlens.codegen.graph_calls import as_boxed
+from aotlens.codegen.graph_calls import Run, as_boxed
 from aotlens.codegen.graph_preparation import DATA_INDEX_RULES as WRITES_AT_NUMBERS_OF_DATA
 from aotlens.codegen.graph_preparation import prepare_graph
 from aotlens.codegen.kernels import RUNS, Measurable, call_numbers, kernels_of, measure_calls
@@ -23,7 +23,7 @@ from aotlens.codegen.opaque_objects import refresh_objects, reject_objects
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.codegen.saved_layouts import Strides, lay_out_inputs, reported_strides
 from aotlens.codegen.serialized_code import SerializedCode, serialize_code
-from aotlens.codegen.standalone_code import StandaloneGraph, aligning_lines, standalone_graph
+from aotlens.codegen.standalone_code import aligning_lines, standalone_graph
 from aotlens.errors import AotlensError, BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -94,26 +94,12 @@ def inductor_code(parts: Partitioned, config: Config, lazy: bool = True) -> Gene
 
 def _graph_codes(unit: "_Unit", parts: Partitioned, lazy: bool) -> Generated:
     phase = "forward" if parts.backward is not None else "inference"
-    forward = GraphCode(
-        parts.forward,
-        unit.compile_forward,
-        kernels=unit.kernels_of(phase),
-        measure=partial(unit.measure, phase),
-        serialize=partial(unit.serialize, phase),
-    )
+    forward = unit.code(parts.forward, phase, unit.compile_forward)
     if parts.backward is None:
         return Generated(forward, None)
-    program = parts.backward
-    backward = GraphCode(
-        program,
-        lambda: unit.compile_backward(program),
-        unit.compile_backward,
-        lazy=lazy,
-        kernels=unit.kernels_of("backward"),
-        measure=partial(unit.measure, "backward"),
-        serialize=partial(unit.serialize, "backward"),
-        donated=donated_positions(parts),
-    )
+    backward = unit.code(parts.backward, "backward", partial(unit.compile_backward, parts.backward))
+    donated = donated_positions(parts)
+    backward = replace(backward, compile_variant=unit.compile_backward, lazy=lazy, donated=donated)
     return Generated(forward, backward)
 
 
@@ -121,15 +107,7 @@ def inductor_text(parts: Partitioned, config: Config) -> Generated:
     """Compile both graphs to text, for a standalone module."""
     unit = _Unit(parts, config)
     code = _graph_codes(unit, parts, lazy=False)
-    forward = replace(
-        code.forward, compile=None, standalone=unit.standalone(parts.forward.name, unit.compile_forward)
-    )
-    backward = code.backward
-    if backward is not None:
-        program = backward.program
-        written = unit.standalone("backward", lambda: unit.compile_backward(program))
-        backward = replace(backward, compile=None, lazy=False, standalone=written)
-    return Generated(forward, backward)
+    return Generated(unit.as_text(code.forward), unit.as_text(code.backward) if code.backward else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +150,21 @@ class _Unit:
         with inductor_config_patch(config):
             self._recording = cudagraph_flags()
 
-    def standalone(self, name: str, compile_graph: Callable[[], Any]) -> StandaloneGraph | None:
-        """Compile the graph of that name to text; None where it computes nothing, so that its own text
-        runs."""
-        compile_graph()
+    def as_text(self, code: GraphCode) -> GraphCode:
+        """Compile a graph, and return its code as text: its own text where it computes nothing."""
+        assert code.compile is not None  # of every graph before it is text
+        code.compile()
+        code, name = replace(code, compile=None), code.program.name
         result, adapter = self._compiled[name]
         source = getattr(result, "source_code", "")
         if not source:
-            return None
+            return code
         constants = dict(getattr(result, "constants", None) or {})
         with inductor_config_patch(self._config):
             self._reject_partial_source("async_compile.triton" in source)
             graph = standalone_graph(source, name, f"{name}_graph", constants, adapter)
-        return replace(graph, lines=(*graph.lines, *aligning_lines(result, f"{name}_graph")))
+        graph = replace(graph, lines=(*graph.lines, *aligning_lines(result, f"{name}_graph")))
+        return replace(code, standalone=graph)
 
     def _reject_partial_source(self, has_triton: bool) -> None:
         """Raise UnsupportedError for settings under which the text would be incomplete."""
@@ -194,8 +174,15 @@ class _Unit:
             subject = self._parts.joint.captured.subject
             raise unsupported("export-inductor-setting", subject.span, target=subject.name, setting=name)
 
-    def kernels_of(self, phase: str) -> Callable[[], tuple[Kernel, ...]]:
-        return lambda: self._kernels.get(phase, ())
+    def code(self, program: Program, phase: str, compile_graph: Callable[[], Run]) -> GraphCode:
+        """Return the code of a graph, which is compiled when it is first needed."""
+        return GraphCode(
+            program,
+            compile_graph,
+            kernels=lambda: self._kernels.get(phase, ()),
+            measure=partial(self.measure, phase),
+            serialize=partial(self.serialize, phase),
+        )
 
     def serialize(self, phase: str) -> SerializedCode:
         """Return a compiled graph in a form that another process can load; raises NoFingerprintError."""
@@ -218,7 +205,7 @@ class _Unit:
         )
         return f"measured: median of {RUNS} warm runs on {timer.name}, on random numbers"
 
-    def compile_forward(self) -> Callable[[list[Any]], Any]:
+    def compile_forward(self) -> Run:
         program = self._parts.forward
         training = self._parts.backward is not None
         module = to_graph_module(program, training)
@@ -234,7 +221,7 @@ class _Unit:
         self._strides |= reported_strides(program, strides)
         return result
 
-    def compile_backward(self, program: Program) -> Callable[[list[Any]], Any]:
+    def compile_backward(self, program: Program) -> Run:
         """Compile the backward, or a variant with the same inputs."""
         module = to_graph_module(program, training=True)
         with self._fake_mode:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -77,26 +77,27 @@ _ENDING = re.compile(r"^\s*\w+ = workspace_\d+\[.*\.sum\(dim=0\)")
 """How a wrapper finishes a reduction of which a kernel left partial sums."""
 
 
-class Timer(Protocol):
-    """A clock of the device on which the calls run."""
+class Timer:
+    """Wall time: a call on the CPU is finished when it returns."""
 
-    name: str
-    """The device's name."""
+    name = "this machine's CPU"
 
     def hold(self, calls: int) -> None:
-        """Keep the device busy while `calls` calls are launched, so that launch gaps are not measured."""
+        """Keep a GPU busy while `calls` calls are launched, so that launch gaps are not measured."""
 
     def mark(self) -> Any:
         """Return a mark at the current point of the device's work."""
+        return time.perf_counter_ns()
 
     def elapsed_us(self, first: Any, second: Any) -> float:
         """Return the time between two marks; call it after `wait`."""
+        return float(second - first) / 1e3
 
     def wait(self) -> None:
-        """Wait until the device has finished all work."""
+        """Wait until a GPU has finished all work."""
 
 
-class CudaTimer:
+class CudaTimer(Timer):
     """CUDA events in the current stream of one GPU."""
 
     def __init__(self, device: torch.device) -> None:
@@ -120,24 +121,6 @@ class CudaTimer:
         torch.cuda.synchronize(self.device)
 
 
-class CpuTimer:
-    """Wall time: a call on the CPU is finished when it returns."""
-
-    name = "this machine's CPU"
-
-    def hold(self, calls: int) -> None:
-        """No-op: CPU calls are synchronous."""
-
-    def mark(self) -> int:
-        return time.perf_counter_ns()
-
-    def elapsed_us(self, first: int, second: int) -> float:
-        return (second - first) / 1e3
-
-    def wait(self) -> None:
-        """No-op: CPU calls are synchronous."""
-
-
 @dataclass(frozen=True, slots=True)
 class Measurable:
     """A graph compiled by Inductor, with what it takes to run it."""
@@ -154,7 +137,7 @@ class Measurable:
     def timer(self) -> Timer:
         """The clock of the graph's device."""
         gpu = self.gpu
-        return CpuTimer() if gpu is None else CudaTimer(gpu)
+        return Timer() if gpu is None else CudaTimer(gpu)
 
     @property
     def gpu(self) -> torch.device | None:

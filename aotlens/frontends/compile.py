@@ -16,7 +16,12 @@ import torch
 from aotlens.compiled import Compiled
 from aotlens.frontends.call_signature import HeldTensors, argument_signature, signature
 from aotlens.frontends.compiled_module import compiled_module
-from aotlens.frontends.recompilation import Recompilations, free_variables_unchanged, held_tensors
+from aotlens.frontends.recompilation import (
+    Recompilations,
+    free_variables_unchanged,
+    held_tensors,
+    is_rejection,
+)
 from aotlens.model.report import Report
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
@@ -71,7 +76,7 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
             try:
                 return variant.compiled.call(*args, **kwargs)
             except (TypeError, ValueError, AssertionError) as error:
-                if not _is_guard_error(error, variant.compiled):
+                if not is_rejection(error, variant.compiled.module.filename):
                     raise
         compiled = cache[signature(fn, args, kwargs)] = compile_direct(fn, args, kwargs, chosen)
         variants.append(
@@ -85,19 +90,6 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
     if isinstance(fn, torch.nn.Module):
         return compiled_module(fn, call, functools.partial(compile, options=options))
     return call
-
-
-CHECKING = ("call", "reject_overlap")
-"""The functions of the module text that check the arguments."""
-
-
-def _is_guard_error(error: Exception, compiled: Compiled) -> bool:
-    """Return True if a check of the arguments raised the error, before anything ran."""
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    code = step.tb_frame.f_code if step is not None else None
-    return code is not None and code.co_filename == compiled.module.filename and code.co_name in CHECKING
 
 
 def inspect(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

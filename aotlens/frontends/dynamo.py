@@ -8,6 +8,7 @@ from aotlens.compiled import Compiled
 from aotlens.eager.fallback import EagerGraph, is_user_error
 from aotlens.errors import UserError
 from aotlens.frontends.call_signature import signature
+from aotlens.frontends.recompilation import is_rejection
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_graph_module
 from aotlens.policy import Policy
@@ -76,7 +77,7 @@ def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) ->
         try:
             return call(*args)
         except AssertionError as error:
-            if not _raised_in(filename, error):
+            if not is_rejection(error, filename):
                 raise
         key = signature(gm, args, {})
         if key not in others:
@@ -101,14 +102,6 @@ def _compiled_or_eager(gm: Any, inputs: Any, options: CompileOptions) -> Compile
         eager = EagerGraph(gm, error)
     eager.announce()
     return eager
-
-
-def _raised_in(filename: str, error: Exception) -> bool:
-    """Return True if a check of the module text raised the error, rather than an operator that it called."""
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    return step is not None and step.tb_frame.f_code.co_filename == filename
 
 
 def _with_hidden_backward(compiled: Compiled) -> Callable[..., Any]:

@@ -31,7 +31,7 @@ from aotlens.torch_api.modes import (
 )
 from aotlens.unsupported import unsupported
 
-__all__ = ["POSITIONAL", "Decompositions", "Entries", "Request", "aot_function", "compiled_function"]
+__all__ = ["POSITIONAL", "Decompositions", "Entries", "aot_function", "compile_options", "compiled_function"]
 
 Decompositions = dict[Any, Callable[..., Any]]
 
@@ -54,37 +54,24 @@ POLICIES: dict[Any, str] = {default_partition: "default", min_cut_rematerializat
 """Our own partition functions, which need no graph module of the joint program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The arguments of a `functorch.compile` entry point."""
-
-    fw_compiler: Backend
-    bw_compiler: Backend | None = None
-    inference_compiler: Backend | None = None
-    partition_fn: PartitionFunction = default_partition
-    decompositions: Decompositions | None = None
-    keep_inference_input_mutations: bool = False
-    dynamic: bool = False
-
-    @classmethod
-    def from_arguments(cls, arguments: dict[str, Any]) -> "Request":
-        """Build a request from an entry point's arguments by name; arguments without effect here are
-        dropped."""
-        return cls(**{key: value for key, value in arguments.items() if key in cls.__dataclass_fields__})
-
-    def options(self) -> CompileOptions:
-        compilers = Compilers(
-            forward=self.fw_compiler,
-            backward=self.bw_compiler or self.fw_compiler,
-            inference=self.inference_compiler or self.fw_compiler,
-        )
-        return CompileOptions(
-            backend=compilers,
-            dynamic=self.dynamic,
-            policy=POLICIES.get(self.partition_fn, self.partition_fn),
-            keep_input_mutations=self.keep_inference_input_mutations,
-            decompositions=self.decompositions or {},
-        )
+def compile_options(  # noqa: PLR0913 (functorch's arguments)
+    fw_compiler: Backend,
+    bw_compiler: Backend | None = None,
+    inference_compiler: Backend | None = None,
+    partition_fn: PartitionFunction = default_partition,
+    decompositions: Decompositions | None = None,
+    keep_inference_input_mutations: bool = False,
+    dynamic: bool = False,
+    **_: Any,
+) -> CompileOptions:
+    """Return the options for an entry point's arguments by name; those without effect here are dropped."""
+    return CompileOptions(
+        backend=Compilers(fw_compiler, bw_compiler or fw_compiler, inference_compiler or fw_compiler),
+        dynamic=dynamic,
+        policy=POLICIES.get(partition_fn, partition_fn),
+        keep_input_mutations=keep_inference_input_mutations,
+        decompositions=decompositions or {},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +245,8 @@ def aot_function(  # noqa: PLR0913 (functorch's signature)
     `num_params_buffers`, `enable_log` and the arguments after it have no effect: parameters are recognised by
     their type, and each call is checked.
     """
-    request = Request.from_arguments(locals())
-    return functools.wraps(fn)(Entries(fn, request.options()).function())
+    options = compile_options(**locals())
+    return functools.wraps(fn)(Entries(fn, options).function())
 
 
 POSITIONAL = (

@@ -21,7 +21,7 @@ from aotlens.frontends.export_checks import (
     reject_settings,
 )
 from aotlens.frontends.export_signature import GraphSignature, describe_graph
-from aotlens.frontends.functorch import Decompositions, Request
+from aotlens.frontends.functorch import Decompositions, compile_options
 from aotlens.frontends.pre_dispatch import pre_dispatch_module
 from aotlens.frontends.untied_inputs import untied_inputs
 from aotlens.ir.from_graph_module import flat_outputs
@@ -188,14 +188,13 @@ def aot_compile_joint_with_descriptors(
     if serializable:
         name = jd.joint.captured.subject.name
         raise unsupported("export-serializable", jd.joint.captured.subject.span, target=name)
-    options = Request(fw_compiler, bw_compiler, partition_fn=partition_fn).options()
-    options = replace(options, policy=partition_fn)
+    options = replace(compile_options(fw_compiler, bw_compiler), policy=partition_fn)
     return compile_joint(jd.joint, jd.graph_module, options).call
 
 
 def _options(decompositions: Decompositions | None, *, dynamic: bool = False) -> CompileOptions:
-    request = Request(nop, decompositions=decompositions, dynamic=dynamic)
-    return replace(request.options(), side_effects=SideEffects.TRACED)
+    options = compile_options(nop, decompositions=decompositions, dynamic=dynamic)
+    return replace(options, side_effects=SideEffects.TRACED)
 
 
 def _result(joint: JointProgram) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from aotlens.frontends.dynamo import compile_for_dynamo
-from aotlens.frontends.functorch import POSITIONAL, Decompositions, Entries, Request
+from aotlens.frontends.functorch import POSITIONAL, Decompositions, Entries, compile_options
 from aotlens.options import Backend, CompileOptions, PartitionFunction
 from aotlens.partition.graph_modules import default_partition
 from aotlens.torch_api.dynamo.state import is_dynamo_compiling
@@ -67,7 +67,7 @@ def aot_module(mod: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Modu
     """Compile `mod`, with its parameters and buffers as inputs of the graphs; takes the arguments of
     `aot_function`."""
     arguments = {**dict(zip(POSITIONAL, args, strict=False)), **kwargs}
-    return AOTModule(mod, Request.from_arguments(arguments).options())
+    return AOTModule(mod, compile_options(**arguments))
 
 
 def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
@@ -86,12 +86,12 @@ def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
     compile_region_name: str | None = None,
 ) -> Callable[..., Any]:
     """Compile `mod` at once for flat arguments, real or fake; the result takes them and returns a tuple."""
-    request = Request.from_arguments(locals())
+    options = compile_options(**locals())
     if pre_grad_passes is not None and isinstance(mod, torch.fx.GraphModule):
         mod = pre_grad_passes(mod, args)
     if isinstance(mod, torch.fx.GraphModule) and is_dynamo_compiling() and not _are_real(args):
-        return _as_module(compile_for_dynamo(mod, args, request.options()), mod)
-    entries = Entries(mod, replace(request.options(), flat_result=True))
+        return _as_module(compile_for_dynamo(mod, args, options), mod)
+    entries = Entries(mod, replace(options, flat_result=True))
     entries.compile(tuple(args), {}, None if _are_real(args) else "the fake example arguments")
 
     return _as_module(entries.function(), mod)
@@ -118,7 +118,7 @@ def aot_autograd(**kwargs: Any) -> Callable[..., Any]:
 
     def compiler_fn(gm: Any, example_inputs: Any, **_: Any) -> Callable[..., Any]:
         arguments = {**kwargs, "decompositions": table() if callable(table) else table}
-        return compile_for_dynamo(gm, example_inputs, Request.from_arguments(arguments).options())
+        return compile_for_dynamo(gm, example_inputs, compile_options(**arguments))
 
     return compiler_fn
 

@@ -47,6 +47,19 @@ def _free_tensors(compiled: Compiled) -> list[torch.Tensor]:
     return [tensor for tensor in (*outside, *constants) if tensor.layout is torch.strided]
 
 
+CHECKING = ("call", "reject_overlap")
+"""The functions of the module text that check the arguments."""
+
+
+def is_rejection(error: Exception, filename: str) -> bool:
+    """Return True if a check in the module text of that name raised the error, before anything ran."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    code = step.tb_frame.f_code if step is not None else None
+    return code is not None and code.co_filename == filename and code.co_name in CHECKING
+
+
 WARN_AFTER = 8
 """Compilations of one function before the warning; as many as Dynamo's recompile limit."""
 

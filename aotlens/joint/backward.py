@@ -86,18 +86,14 @@ class ForwardOutput:
         return isinstance(self.tensor, torch.Tensor) and self.tensor.requires_grad
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A leaf whose gradient the caller may ask for."""
-
-    slot: Gradient | LeafGradient
-    leaf: Any
+Wanted = dict[Gradient | LeafGradient, Any]
+"""The leaves whose gradients the caller may ask for, by the slots of these."""
 
 
 def record_backward(
     recorder: Recorder,
     differentiable: list[ForwardOutput],
-    wanted: list[Wanted],
+    wanted: Wanted,
     before: list[InputState | None],
 ) -> Backward:
     """Run autograd's backward on the recording; `before` holds the states of the inputs before it."""
@@ -106,7 +102,7 @@ def record_backward(
         tangents = [_tangent(recorder, output) for output in differentiable]
     outputs = [output.tensor for output in differentiable]
     tangent_tensors = [tangent.tensor for tangent in tangents]
-    leaves = {(type(item.slot), item.slot.index): item.leaf for item in wanted}
+    leaves = {(type(slot), slot.index): leaf for slot, leaf in wanted.items()}
     numbers = allow_unbacked_symbols(recorder.fake_mode)  # the gradient of a loop counts its steps
     events = BackwardEvents(recorder.hooked_edges, recorder.unmaterialised_nodes)
 
@@ -119,7 +115,7 @@ def record_backward(
         attempt = run_backward(recorder, outputs, run, lambda: input_states(recorder.inputs) == before)
     dependence = tangent_dependence(outputs, leaves, events)
     if attempt.gradients is None:
-        none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
+        none = tuple((slot, None) for slot in wanted if isinstance(slot, Gradient))
         failed_dependence = TangentDependence(dependence.tangents)
         return Backward(tuple(tangents), none, attempt.failing, tangent_dependence=failed_dependence)
     for index in attempt.failing_tangents:
@@ -127,9 +123,9 @@ def record_backward(
     restored = recorder.current_inputs.restore_unwritten()
     with recorder.fake_mode, recorder.adding("joint", "a gradient, regenerated after a write"):
         results = tuple(
-            (item.slot, None if gradient is None else value_of(recorder, gradient))
-            for item, gradient in zip(wanted, attempt.gradients, strict=True)
-            if gradient is not None or isinstance(item.slot, Gradient)
+            (slot, None if gradient is None else value_of(recorder, gradient))
+            for slot, gradient in zip(wanted, attempt.gradients, strict=True)
+            if gradient is not None or isinstance(slot, Gradient)
         )
     return Backward(
         tangents=tuple(tangents),

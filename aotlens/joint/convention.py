@@ -151,15 +151,15 @@ def forward_graph_outputs(joint: JointProgram) -> tuple[ProgramOutput, ...]:
     return (*before, *user_outputs, *after)
 
 
-def gradient_outputs(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[ProgramOutput, ...]:
-    """Return one gradient or None per input (several for a subclass), then those of output leaves."""
+def gradient_outputs(joint: JointProgram) -> tuple[ProgramOutput, ...]:
+    """Return one gradient or None per primal (several for a subclass), then those of output leaves."""
     defined = [out for out in joint.gradients if isinstance(out.slot, Gradient)]
     by_index: dict[int, list[ProgramOutput]] = {}
     for out in defined:
         by_index.setdefault(out.slot.index, []).append(out)  # type: ignore[union-attr]
     own_slots = {_slot_key(out.slot) for out in defined}
     outputs: list[ProgramOutput] = []
-    for graph_input in inputs:
+    for graph_input in primals(joint):
         index, inner = _slot_key(graph_input.slot)
         if index in by_index:
             outputs += by_index.pop(index)
@@ -176,10 +176,9 @@ def _slot_key(slot: Any) -> tuple[int, tuple[str, ...]]:
 
 def joint_convention(joint: JointProgram) -> Convention:
     """Return the joint program: `(primals, tangents)`, then RNG states, to `(outputs, gradients)`."""
-    first, tangents = primals(joint), _tangents(joint)
     states = (*joint.program.inputs_of(RngState), *joint.program.inputs_of(BackwardRngState))
-    inputs = (*first, *tangents, *states)
-    outputs = (*forward_graph_outputs(joint), *(gradient_outputs(joint, first) if joint.training else ()))
+    inputs = (*primals(joint), *_tangents(joint), *states)
+    outputs = (*forward_graph_outputs(joint), *(gradient_outputs(joint) if joint.training else ()))
     nodes = reachable([out.value for out in outputs], joint.program.nodes)
     program = Program("joint", inputs, nodes, outputs, returns_list=joint.training)
     return _convention(program, _names(joint, inputs), joint.program)
@@ -194,11 +193,9 @@ def joint_module(joint: JointProgram) -> fx.GraphModule:
     for graph_input, node in zip(convention.program.inputs, placeholders, strict=True):
         node.meta[CHANGED] = id(graph_input.node) in joint.changed_inputs
     if joint.training:
-        first = primals(joint)
         states = [name for name in convention.names if not name.startswith(("primals", "tangents"))]
-        tangents = len(convention.names) - len(first) - len(states)
-        output_counts = (len(forward_graph_outputs(joint)), len(gradient_outputs(joint, first)))
-        set_joint_signature(module, len(first), tangents, output_counts, states)
+        output_counts = (len(forward_graph_outputs(joint)), len(gradient_outputs(joint)))
+        set_joint_signature(module, len(primals(joint)), len(_tangents(joint)), output_counts, states)
     return module
 
 
@@ -237,7 +234,6 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
 
 def backward_convention(joint: JointProgram, backward: Program) -> Convention:
     """Return the backward's convention: saved sizes, saved tensors, tangents; one gradient per primal."""
-    first = primals(joint)
     all_inputs = forward_inputs(joint)
     names = {
         id(graph_input.node): name
@@ -248,8 +244,7 @@ def backward_convention(joint: JointProgram, backward: Program) -> Convention:
     sizes = [graph_input for graph_input in saved if not isinstance(graph_input.node.val, torch.Tensor)]
     inputs = (*sizes, *(graph_input for graph_input in saved if graph_input not in sizes), *tangents)
     values = {out.slot: out.value for out in backward.outputs}
-    gradients = gradient_outputs(joint, first)
-    outputs = tuple(replace(out, value=values.get(out.slot, out.value)) for out in gradients)
+    outputs = tuple(replace(out, value=values.get(out.slot, out.value)) for out in gradient_outputs(joint))
     input_names = [
         names.get(id(graph_input.node), torch_name(graph_input.node)) for graph_input in inputs[: len(saved)]
     ]

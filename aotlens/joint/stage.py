@@ -143,16 +143,13 @@ def _tensors_read_later(captured: Captured, meta: ViewAndMutationMeta) -> Iterat
     yield from (base.tensor for base in meta.bases if base.tensor is not None)
 
 
-def _differentiated(
-    outputs: list[ForwardOutput], wanted: list["Wanted"], backward: Backward
-) -> Differentiated:
+def _differentiated(outputs: list[ForwardOutput], wanted: Wanted, backward: Backward) -> Differentiated:
     plain = all(tangent.wrapped is None for tangent in backward.tangents)
-    inputs = [item for item in wanted if isinstance(item.slot, Gradient)]
     pairs = [pair for pair in zip(outputs, backward.tangents, strict=False) if pair[1].inputs]
     return Differentiated(
         tuple(output.tensor for output, _ in pairs),
         tuple(tangent.inputs[0].node for _, tangent in pairs) if plain else (),
-        tuple(item.leaf for item in inputs),
+        tuple(leaf for slot, leaf in wanted.items() if isinstance(slot, Gradient)),
     )
 
 
@@ -200,19 +197,17 @@ def alias_values(
     return unwrapped_outputs(values)
 
 
-def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Wanted]:
+def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> Wanted:
     """Return the inputs that require grad, then the outputs that the function made leaves of."""
-    inputs = [
-        Wanted(Gradient(captured_input.slot.name, captured_input.slot.index), captured_input.gradient_leaf)
+    wanted: Wanted = {
+        Gradient(captured_input.slot.name, captured_input.slot.index): captured_input.gradient_leaf
         for captured_input in captured.inputs
         if captured_input.gradient_leaf is not None and captured_input.has_own_gradient
-    ]
-    new_leaves = [
-        Wanted(LeafGradient(captured.output_names[info.index], info.index), info.tensor)
-        for info in meta.outputs
-        if info.is_leaf
-    ]
-    return inputs + new_leaves
+    }
+    for info in meta.outputs:
+        if info.is_leaf:
+            wanted[LeafGradient(captured.output_names[info.index], info.index)] = info.tensor
+    return wanted
 
 
 def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:

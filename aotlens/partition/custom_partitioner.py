@@ -70,8 +70,7 @@ def partition_with(
     name = getattr(function, "__name__", type(function).__name__)
     forward_module, backward_module = _two_modules(answer, name)
     read = _read_forward(joint, inputs, forward_module, name)
-    count = len(gradient_outputs(joint, primals(joint)))
-    backward_nodes, grads = _read_backward(joint, count, backward_module, read, name)
+    backward_nodes, grads = _read_backward(joint, backward_module, read, name)
     whole = _with_nodes_of(joint, read, backward_nodes, grads)
     saved = (ProgramInput(node, SavedInput(node.name)) for node in read.saved)
     return Partitioned(
@@ -127,14 +126,14 @@ def _read_forward(
 
 
 def _read_backward(
-    joint: JointProgram, count: int, module: fx.GraphModule, forward: _Forward, name: str
+    joint: JointProgram, module: fx.GraphModule, forward: _Forward, name: str
 ) -> tuple[tuple[Node, ...], list[Any]]:
     """Import the backward's nodes and its outputs, one gradient per input of the forward."""
     sizes = [node for node in forward.saved if not isinstance(node.val, torch.Tensor)]
     tensors = [node for node in forward.saved if isinstance(node.val, torch.Tensor)]
     wanted = [*sizes, *tensors, *(item.node for item in backward_tangents(joint))]
     made = import_graph(module, _bind_placeholders(module, wanted, f"the backward graph of `{name}`"))
-    results = outputs_of(module, made)
+    results, count = outputs_of(module, made), len(gradient_outputs(joint))
     if len(results) != count:
         counts = f"{len(results)} outputs, but the function has {count} inputs"
         raise UserError(
@@ -164,7 +163,7 @@ def _with_nodes_of(
     """Return the joint program with the nodes of the function's graphs."""
     values = {out.slot: value for out, value in zip(forward_graph_outputs(joint), read.results, strict=True)}
     if joint.training:
-        slots = [out.slot for out in gradient_outputs(joint, primals(joint))]
+        slots = [out.slot for out in gradient_outputs(joint)]
         values |= dict(zip(slots, grads, strict=True))
     outputs = tuple(ProgramOutput(values[out.slot], out.slot) for out in joint.program.outputs)
     aliases = tuple(ProgramOutput(values[out.slot], out.slot) for out in joint.aliases)

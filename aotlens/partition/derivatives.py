@@ -38,12 +38,17 @@ def available_nodes(parts: Partitioned) -> tuple[Node, ...]:
         for node in captured_input.nodes
         if id(node) not in changed
     ]
-    recorded = recorded_nodes(parts)
-    saved = [recorded.get(saved_input.node.name, saved_input.node) for saved_input in parts.saved_inputs]
+    saved = [item.node for item in recorded_inputs(parts) if isinstance(item.slot, SavedInput)]
     return tuple(dict.fromkeys([*saved, *inputs]))
 
 
-def recorded_nodes(parts: Partitioned) -> dict[str, Node]:
+def recorded_inputs(parts: Partitioned) -> tuple[ProgramInput, ...]:
+    """Return the backward's inputs as nodes of the recording; none in inference."""
+    recorded, inputs = _recorded_nodes(parts), parts.backward.inputs if parts.backward is not None else ()
+    return tuple(replace(item, node=recorded.get(item.node.name, item.node)) for item in inputs)
+
+
+def _recorded_nodes(parts: Partitioned) -> dict[str, Node]:
     """Return the recorded nodes by name, where a pass or the user's partition function replaced the joint
     graph."""
     if parts.modules is not None:

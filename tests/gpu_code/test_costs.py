@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
 from aotlens.codegen.gpu.cost_model.node_flops import product_dtype
 from aotlens.codegen.gpu.inductor_trace import InductorTrace
-from aotlens.codegen.kernels import Measurable, measure_calls
+from aotlens.codegen.kernels import Measurable, Timer, measure_calls
 from aotlens.model.report import Kernel, KernelChoice
 from aotlens.view.kernels import line_costs, phase_costs, with_measured_times
 from tests.gpu_code.lowering import Case, Rows, rows_of
@@ -332,7 +332,7 @@ class Launched:
         self.device.now += self.took_us
 
 
-class Device:
+class Device(Timer):
     name = "a device of the tests"
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from aotlens.ir.program import Node
 from aotlens.ir.slots import SavedInput
 from aotlens.joint.derivatives import Derivatives
 from aotlens.joint.partial_backward import DefinedTangents
-from aotlens.partition.derivatives import available_nodes, derivative_program, positions_read, recorded_nodes
+from aotlens.partition.derivatives import available_nodes, derivative_program, positions_read, recorded_inputs
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.autograd.double_backward import (
     mutated_inputs,
@@ -62,11 +62,8 @@ class DifferentiableBackward:
         self._derivatives = Derivatives(parts.joint, defined)
         self._programs: dict[tuple[int, tuple[bool, ...]], tuple[Any, list[int]]] = {}
         self._available = available_nodes(parts)
-        inputs = parts.backward.inputs if parts.backward is not None else ()
-        recorded = recorded_nodes(parts)
         self._saved = [
-            recorded.get(item.node.name, item.node) if isinstance(item.slot, SavedInput) else None
-            for item in inputs
+            item.node if isinstance(item.slot, SavedInput) else None for item in recorded_inputs(parts)
         ]
         """For each backward input that was saved, its node in the recording; else None."""
 

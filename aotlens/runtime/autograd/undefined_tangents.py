@@ -13,7 +13,7 @@ from aotlens.ir.program import Program, has_effect
 from aotlens.ir.slots import GRADIENTS, SavedInput, Tangent
 from aotlens.joint.partial_backward import DefinedTangents, partial_gradients
 from aotlens.model.report import Site
-from aotlens.partition.derivatives import derivative_program, positions_read, recorded_nodes
+from aotlens.partition.derivatives import derivative_program, positions_read, recorded_inputs
 from aotlens.partition.records import Partitioned
 from aotlens.partition.undefined_tangents import infinite_factors, without_tangents
 from aotlens.runtime.autograd.double_backward import rerecord_obstacle
@@ -276,20 +276,18 @@ class PartialBackward:
         """Return a backward recorded anew for the defined tangents, since user code depends on them."""
         backward, joint = self._parts.backward, self._parts.joint
         assert backward is not None  # written for training only
-        values = partial_gradients(joint, defined)
+        gradients = partial_gradients(joint, defined)
         slots = [out.slot for out in backward.outputs if isinstance(out.slot, GRADIENTS)]
-        recorded = recorded_nodes(self._parts)
-        nodes = [recorded.get(graph_input.node.name, graph_input.node) for graph_input in backward.inputs]
-        pairs = list(zip(nodes, backward.inputs, strict=True))
-        saved = [node for node, graph_input in pairs if isinstance(graph_input.slot, SavedInput)]
-        tangents = [node for node, graph_input in pairs if isinstance(graph_input.slot, Tangent)]
-        assert len(slots) == len(values)  # one per wanted input: `rerecord_obstacle` excludes all else
-        program = derivative_program(self._parts, BOUND_NAME, tangents, values, saved)
-        reads, run = positions_read(program, nodes), load_program(program)
+        inputs = recorded_inputs(self._parts)
+        saved = [item.node for item in inputs if isinstance(item.slot, SavedInput)]
+        tangents = [item.node for item in inputs if isinstance(item.slot, Tangent)]
+        assert len(slots) == len(gradients)  # one per wanted input: `rerecord_obstacle` excludes all else
+        program = derivative_program(self._parts, BOUND_NAME, tangents, gradients, saved)
+        reads, run = positions_read(program, [item.node for item in inputs]), load_program(program)
 
-        def graph(inputs: list[Any]) -> Any:
-            arguments = [inputs[index] for index in reads]
-            inputs.clear()
+        def graph(values: list[Any]) -> Any:
+            arguments = [values[index] for index in reads]
+            values.clear()
             return run(*arguments)
 
         return PartialBackwardGraph(defined, graph)
