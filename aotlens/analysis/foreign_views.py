@@ -63,7 +63,10 @@ def _check_shares_base_storage(captured: Captured, value: Any) -> None:
 
 
 def _span_of_producer(captured: Captured, value: Any) -> Span | None:
-    """Return the span of the user's expression that returned a tensor."""
+    """Return the span of the user's expression that returned a tensor; None for a wrapper.
+
+    The calls contain an operator on wrappers as what its subclass ran, at the user's expression.
+    """
     for call in captured.calls:
         if any(tensor is value for tensor in pytree.tree_leaves(call.result)):
             return call.origin.location.innermost

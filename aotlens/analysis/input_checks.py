@@ -110,9 +110,10 @@ def _check_geometry(diff: InputDiff, mutations: tuple[Write, ...]) -> None:
     modes = {move.grad_enabled for move in mutations}
     if len(modes) == 2:
         raise _error("geometry-changes-in-two-grad-modes", diff, span)
-    if True in modes:
+    if True in modes:  # then autograd records each change, in order with the writes
         return
     later_writes = diff.storage.writes[mutations[0].version :]
+    # autograd also records a write with grad mode off if a custom function makes it and calls `mark_dirty`
     if any(write.grad_enabled for write in later_writes) or (later_writes and diff.input.has_new_grad_fn):
         raise _error("geometry-change-before-write", diff, span)
     if diff.geometry is not None and (reason := _use_of_other_geometry(diff, mutations)):

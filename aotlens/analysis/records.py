@@ -84,7 +84,8 @@ class InputAliasInfo:
     under_no_grad: bool = False
     """Every write ran with grad mode off."""
     version_bumps: int = 0
-    """By how much the function raises the input's version counter."""
+    """By how much the function raises the input's version counter, without writes through another overlapping
+    input."""
     new_geometry: Geometry | None = None
     """The geometry after the call; None if it is unchanged."""
     is_view: bool = False
@@ -126,7 +127,11 @@ class InputAliasInfo:
 
     @property
     def wrapper_version_bumps(self) -> int:
-        """By how much the wrapper raises the version counter, in addition to its own writes."""
+        """By how much the wrapper raises the version counter, in addition to its own writes.
+
+        It is 0 where such a write (a copy, a new geometry) raises the counter already, and where eager does
+        not raise it.
+        """
         if self.hidden_from_autograd or self.seen_by_autograd:
             return 0
         if self.mutation_type is MutationType.MUTATED_OUT_GRAPH and self.storage_swap is None:

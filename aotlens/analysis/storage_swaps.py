@@ -46,7 +46,7 @@ def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> boo
 
 
 def span_of_storage_swap(captured: Captured, tensor: Any) -> Span | None:
-    """Return the span of the last expression that gave the tensor another storage."""
+    """Return the span of the last expression that gave the tensor another storage, or of the function."""
     return captured.span_of(EventKind.STORAGE_SWAP, tensor)
 
 

@@ -122,6 +122,7 @@ def record_backward(
         tangents[index] = replace(tangents[index], inputs=(), wrapped=None)
     restored = recorder.current_inputs.restore_unwritten()
     with recorder.fake_mode, recorder.adding("joint", "a gradient, regenerated after a write"):
+        # every input has a row, perhaps with None: the compiled backward returns one value for each
         results = tuple(
             (slot, None if gradient is None else value_of(recorder, gradient))
             for slot, gradient in zip(wanted, attempt.gradients, strict=True)

@@ -26,7 +26,11 @@ aten = torch.ops.aten
 
 @contextmanager
 def recording_autograd(recorder: Recorder, grad_enabled: bool = True) -> Iterator[None]:
-    """Record what runs within, without the user's autocast: it applies to the forward only."""
+    """Record what runs within, without the user's autocast: it applies to the forward only.
+
+    Grad mode does not depend on the caller's. It is on for a backward, because some of what runs beside
+    autograd's engine needs a `grad_fn`; `grad_enabled` is False for saved-tensor hooks, which get none.
+    """
     is_dynamic = recorder.fake_mode.shape_env is not None
     grad_mode = torch.enable_grad() if grad_enabled else torch.no_grad()
     with recording(recorder, is_dynamic), translated_errors(recorder), grad_mode, without_autocast():
@@ -70,7 +74,8 @@ def new_alias(recorder: Recorder, node: Node) -> Any:
 
 
 def new_tangent(recorder: Recorder, like: Any, name: str, reason: str) -> tuple[Node, Any]:
-    """Return a tangent's node and fake tensor, in the layout of `like`, or contiguous if that has gaps."""
+    """Return a tangent's node and fake tensor, in the layout of `like`, contiguous if that has gaps or
+    overlaps."""
     kind = {"dtype": like.dtype, "device": like.device}
     if aten.is_non_overlapping_and_dense.default(like):
         tensor = torch.empty_strided(like.shape, like.stride(), **kind)

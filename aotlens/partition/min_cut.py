@@ -105,7 +105,7 @@ class Network:
     def _cut(self, capacities: np.ndarray) -> frozenset[int]:
         from ortools.graph.python import max_flow  # compiled, 0.1 s to import: only when something is trained
 
-        if not self._tails:
+        if not self._tails:  # no value may be saved, so there is nothing to cut
             return frozenset()
         flow = max_flow.SimpleMaxFlow()
         flow.add_arcs_with_capacity(*self._ends, capacities)

@@ -120,8 +120,10 @@ def _recompute_reason(node: Node, otherwise: Reason) -> Reason:
 def _solver_choice(
     joint: Joint, problem: Problem, saved: frozenset[int], free: Reason, forced: Mapping[int, Decision]
 ) -> Choice:
-    """Turn a solver's answer into a `Choice`: a value's reason is a rule's, or `free` where the solver
-    chose."""
+    """Turn a solver's answer into a `Choice`: a value's reason is a rule's, or `free` where the solver chose.
+
+    No rule has decided about a value that the problem does not contain.
+    """
     values = problem.by_identity()
 
     def why_saved(node: Node) -> Reason:

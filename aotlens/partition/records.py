@@ -103,6 +103,8 @@ class Partitioned(ForwardBackward):
 
     joint: JointProgram
     policy: str
+    """The policy's text, or the name of the user's partition function; in inference, where such a function
+    does not run, `none`."""
     saved: tuple[Saved, ...] = ()
     recomputed: tuple[Recomputed, ...] = ()
     modules: tuple[Any, Any] | None = None

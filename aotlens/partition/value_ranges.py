@@ -37,7 +37,7 @@ class ValueRanges:
         if type(node) is not Node:
             return None
         if id(node) not in self._known:
-            self._known[id(node)] = None  # while its operands are evaluated
+            self._known[id(node)] = None  # until it is known; a program has no cycles that would read this
             numbers = self._compute(node)
             self._known[id(node)] = numbers if numbers is None or len(numbers) <= 2 else None
         return self._known[id(node)]

@@ -57,7 +57,10 @@ def _views_of_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> 
 
 
 def _views_of_results(builder: TextBuilder, parts: Partitioned) -> None:
-    """Write such views of an intermediate: of another output on its storage, or of the graph's value."""
+    """Write views that a custom function made of an intermediate.
+
+    Their base is another output on the intermediate's storage, or else the first of them (`shared`).
+    """
     meta, recorded = parts.joint.meta, parts.joint.recorded
     outputs = parts.forward.outputs_of(*DIFFERENTIABLE_OUTPUTS)
     by_storage: dict[int, list[int]] = {}

@@ -98,6 +98,7 @@ def symbolic_strides(fake: Any) -> list[tuple[int, Any]]:
 
 
 def _is_one(size: Any) -> bool:
+    """Return True for a size that is known to be 1, whose stride says nothing; a symbol gets no guard."""
     return type(size) is int and size == 1
 
 

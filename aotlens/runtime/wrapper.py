@@ -46,7 +46,10 @@ class WrapperText:
         """Flat names of arguments that come in nested containers."""
 
     def write(self) -> None:
-        """Write `def call(…)` with its steps, in the order in which they run."""
+        """Write `def call(…)` with its steps, in the order in which they run.
+
+        Arguments in nested containers come as `*args, **kwargs`, after the module's own tensors.
+        """
         structure = self._captured.structure
         flat = structure.arguments is None or bool(structure.parameters)
         arguments = self._call.arguments[: len(self._captured.flat_inputs)]

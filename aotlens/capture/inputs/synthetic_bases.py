@@ -214,7 +214,7 @@ def _member(recording: Recording, base: OpenInput, alias: Any, member: tuple[Any
         argument, leaf = apply_chain(_chain(alias, value), alias), None
     has_own_edge = value.requires_grad and not alias.requires_grad
     if has_own_edge:
-        is_leaf_view = value.is_leaf and value._base is not None
+        is_leaf_view = value.is_leaf and value._base is not None  # then it stays a view of the alias
         leaf = (argument if is_leaf_view else argument.detach()).requires_grad_()
         argument = _argument_for(leaf, value)
     elif value.requires_grad:

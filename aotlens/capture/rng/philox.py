@@ -69,7 +69,7 @@ class FunctionalRandom:
         self.device: torch.device | None = None
         """The device of the generator; None until a random operator is recorded."""
         self._seeding: Callable[[torch.device], None] | None = None
-        """The function's change of the state while the device is unknown."""
+        """The function's last new seed while the device is unknown; it replaces all earlier ones."""
 
     def units(self, size: Any, device: torch.device, dtype: torch.dtype) -> Any:
         """Return numbers from [0, 1); call it with the recorder on the stack of modes."""
