@@ -14,14 +14,13 @@ import torch
 from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
 from aotlens.build.captured import SYMBOLIC
 from aotlens.capture.events import Call
-from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.inputs.synthetic_bases import base_input
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.run import call_boundary
-from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.storage import Storage, Tracked, set_tracked
 from aotlens.capture.subclasses import inner_tensors
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
@@ -157,7 +156,7 @@ class _Player:
         with torch.no_grad(), below_views():
             argument = captured_input.fake.detach()
         never = -1  # so that its node is found at its first use
-        setattr(argument, TRACKED_ATTRIBUTE, Tracked(storage, chain, storage.base, never))
+        set_tracked(argument, Tracked(storage, chain, storage.base, never))
         self.pair(captured_input.argument, argument)
 
     def written(self, captured: Captured, meta: ViewAndMutationMeta) -> Iterator[ProgramOutput]:

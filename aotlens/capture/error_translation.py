@@ -13,6 +13,7 @@ from aotlens.capture.hop.lifting import Lifted
 from aotlens.capture.invalid_views import invalid_view_error, is_invalid_view
 from aotlens.capture.provenance.frames import is_user_code
 from aotlens.capture.recorder import Recorder
+from aotlens.capture.storage import find_tracked
 from aotlens.capture.views import CANNOT_VIEW
 from aotlens.errors import AotlensError, UserError
 from aotlens.ir.origin import span_of
@@ -64,12 +65,18 @@ def _is_view_error(error: Exception, recorder: Recorder) -> bool:
 
     It regenerates views before the operator runs, so only the views themselves show the cause.
     """
-    if not recorder.has_metadata_mutation or not isinstance(error, (RuntimeError, ValueError, IndexError)):
+    if not isinstance(error, (RuntimeError, ValueError, IndexError)) or not _has_metadata_mutation(recorder):
         return False
     if CANNOT_VIEW in str(error):
         return True
     with without_modes(), recorder.fake_mode:
         return any(is_invalid_view(tensor) for tensor in recorder.seen_tensors())
+
+
+def _has_metadata_mutation(recorder: Recorder) -> bool:
+    """Return True if a tensor's sizes or strides were changed in place."""
+    states = map(find_tracked, recorder.seen_tensors())
+    return any(step.in_place for tracked in states if tracked is not None for step in tracked.chain)
 
 
 def _as_user_error(error: Exception, span: Span | None) -> AotlensError | None:

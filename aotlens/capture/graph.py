@@ -16,7 +16,7 @@ from aotlens.capture.events import Call, Event, EventKind, Events
 from aotlens.capture.free_variables.real_tensors import RealTensors
 from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import FAKES, aten
-from aotlens.capture.storage import Storage, Tracked, Write
+from aotlens.capture.storage import Storage, Tracked, Write, find_tracked, set_tracked
 from aotlens.capture.symbols.float_inputs import Floats
 from aotlens.capture.symbols.size_nodes import Symbols
 from aotlens.capture.views import ViewStep
@@ -32,8 +32,6 @@ from aotlens.unsupported import unsupported
 PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
-TRACKED_ATTRIBUTE = "_aotlens_tracked"
-"""The attribute of a fake tensor that holds its `Tracked`."""
 
 
 class Recording:
@@ -56,12 +54,10 @@ class Recording:
         """The tensors among the arguments."""
         self.symbols = Symbols(self._append, lambda: self.span)
         self.in_backward = False
-        self._inside_operator = False
-        """Whether the operators that run are parts of one call of the user's code, not calls themselves."""
+        self.is_inside_operator = False
+        """Whether the operators that run are parts of one call of the user's code, which `origin` names."""
         self.is_subgraph = False
         """Whether it records a subgraph of a higher-order operator."""
-        self.has_metadata_mutation = False
-        """Whether a tensor's sizes or strides were changed in place."""
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of their fake argument."""
         self.origin = Origin(NO_ORIGIN, "")
@@ -147,20 +143,12 @@ class Recording:
     @contextmanager
     def inside_operator(self, origin: Origin) -> Iterator[None]:
         """Record the operators in the block as parts of one user call, which is added separately."""
-        was_inside, before = self._inside_operator, self.origin
-        self._inside_operator, self.origin = True, origin
+        was_inside, before = self.is_inside_operator, self.origin
+        self.is_inside_operator, self.origin = True, origin
         try:
             yield
         finally:
-            self._inside_operator, self.origin = was_inside, before
-
-    def leave_operator(self) -> None:
-        """Record what follows as calls of the user's code."""
-        self._inside_operator = False
-
-    def subgraph_recorder(self) -> Any:
-        """Return a recorder for a subgraph of the running higher-order operator; it shares the names."""
-        raise NotImplementedError
+            self.is_inside_operator, self.origin = was_inside, before
 
     def seen_tensors(self) -> Iterator[Any]:
         """Yield the arguments, and every tensor that an operator has read or returned so far."""
@@ -197,7 +185,7 @@ class Recording:
 
     def track(self, tensor: Any, storage: Storage) -> None:
         """Track the tensor as the whole of a storage's current value."""
-        setattr(tensor, TRACKED_ATTRIBUTE, Tracked(storage, (), storage.base, storage.version))
+        set_tracked(tensor, Tracked(storage, (), storage.base, storage.version))
 
     def track_results(self, node: Node, result: Any) -> None:
         """Track each tensor of a new result as a storage of its own, including nested results."""
@@ -212,7 +200,7 @@ class Recording:
 
     def tracked(self, tensor: Any) -> Tracked:
         """Return the tracked state of a tensor; a real tensor becomes a constant."""
-        record = getattr(tensor, TRACKED_ATTRIBUTE, None)
+        record = find_tracked(tensor)
         if record is not None and getattr(record.storage, "base", None) is not None:
             return record
         if type(tensor) is not FakeTensor and hasattr(type(tensor), "__tensor_flatten__"):
@@ -302,16 +290,6 @@ class Recording:
             self.objects[id(generator)] = known
         return known
 
-    @property
-    def in_user_backward(self) -> bool:
-        """Whether user code in a backward called the current operator."""
-        return False
-
-    @property
-    def call_count(self) -> int:
-        """How many operators the user's code has called."""
-        return len(self.calls)
-
     def add_call(self, call: tuple[Any, ...]) -> None:
         """Add a user call; some are represented by no operator."""
         self.calls.append(Call(*call))
@@ -322,8 +300,8 @@ class Recording:
 
     def note(self, kind: EventKind, tensor: Any) -> None:
         """Add an event that the user's current expression caused."""
-        chain = tracked.chain if (tracked := getattr(tensor, TRACKED_ATTRIBUTE, None)) is not None else ()
-        event = Event(kind, tensor, self.current_frames().innermost, self.call_count, chain)
+        chain = tracked.chain if (tracked := find_tracked(tensor)) is not None else ()
+        event = Event(kind, tensor, self.current_frames().innermost, len(self.calls), chain)
         self.events = self.events.with_event(event)
 
     def note_hidden_change(self, tensor: Any) -> None:

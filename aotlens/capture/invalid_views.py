@@ -11,13 +11,11 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.storage import Geometry, geometry_of
+from aotlens.capture.storage import Geometry, find_tracked, geometry_of, span_of_writes
 from aotlens.capture.views import ViewStep, apply_chain
 from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
 from aotlens.unsupported import unsupported
-
-TRACKED = "_aotlens_tracked"
 
 
 def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False) -> None:
@@ -27,8 +25,9 @@ def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False
         UnsupportedError: its gradient would differ from eager's.
     """
     if is_invalid_view(tensor, written=written):
-        moves = getattr(tensor, TRACKED).storage.metadata_mutations
-        raise invalid_view_error(span, moves[-1].origin.location.innermost)
+        tracked = find_tracked(tensor)
+        assert tracked is not None  # an invalid view is recorded
+        raise invalid_view_error(span, span_of_writes(tracked.storage.metadata_mutations))
 
 
 def grad_fn_of(tensor: Any) -> Any:
@@ -40,10 +39,10 @@ def grad_fn_of(tensor: Any) -> Any:
     try:
         return tensor.grad_fn
     except (RuntimeError, ValueError) as error:
-        tracked = getattr(tensor, TRACKED, None)
-        mutations = tracked.storage.metadata_mutations if tracked is not None else []
+        tracked = find_tracked(tensor)
+        mutations = tracked.storage.metadata_mutations if tracked is not None else ()
         if mutations:  # autograd regenerates the view, on a tensor that has other sizes by then
-            raise invalid_view_error(mutations[-1].origin.location.innermost, None) from error
+            raise invalid_view_error(span_of_writes(mutations), None) from error
         return None
 
 
@@ -62,10 +61,9 @@ def is_invalid_view(tensor: Any, *, written: bool = False) -> bool:
     The gradient of a write always replays them; otherwise a view whose own last change autograd recorded has
     a `grad_fn` of that change.
     """
-    own = _steps_from_base(tensor)
-    if own is None:
+    own, tracked, tracked_base = _steps_from_base(tensor), find_tracked(tensor), find_tracked(tensor._base)
+    if own is None or tracked is None or tracked_base is None:
         return False
-    tracked, tracked_base = getattr(tensor, TRACKED), getattr(tensor._base, TRACKED)
     is_base_unchanged = len(tracked.chain) == len(tracked_base.chain) + len(own)
     moves = [step for step in own if step.in_place]
     is_recorded = not moves or (
@@ -97,7 +95,7 @@ def replayed_geometry(tensor: Any) -> Geometry | None:
 
 def _steps_from_base(tensor: Any) -> tuple[ViewStep, ...] | None:
     """Return the steps that lead from a view's base to the view; None for a tensor that is no view."""
-    tracked, tracked_base = getattr(tensor, TRACKED, None), getattr(tensor._base, TRACKED, None)
+    tracked, tracked_base = find_tracked(tensor), find_tracked(tensor._base)
     if tracked is None or tracked_base is None:
         return None
     pairs = zip(tracked.chain, tracked_base.chain, strict=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from aotlens.capture.as_strided import check_within_input, with_storage_offset
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.graph import Recording
 from aotlens.capture.hop.subgraphs import INLINE, record_higher_order
 from aotlens.capture.mutations.custom_operators import record_custom_mutation
 from aotlens.capture.mutations.in_place import (
@@ -33,7 +33,7 @@ from aotlens.capture.result_fixes import (
 )
 from aotlens.capture.rng.random_op_rules import apply_rule
 from aotlens.capture.rng.rng_state import without_generators
-from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.storage import Storage, Tracked, set_tracked
 from aotlens.capture.symbols.known_values import known_scalar, record_literal
 from aotlens.capture.views import ViewStep, apply_view
 from aotlens.ir.program import op_name
@@ -168,12 +168,12 @@ def _track_views(recording: Recording, source: Tracked, step: ViewStep, node: An
     storage = source.storage
     if not isinstance(result, (list, tuple)):
         chain = (*source.chain, step)
-        setattr(result, TRACKED_ATTRIBUTE, Tracked(storage, chain, node, storage.version))
+        set_tracked(result, Tracked(storage, chain, node, storage.version))
         return
     for index, view in enumerate(result):
         chain = (*source.chain, replace(step, result=index))
         view_node = recording.item(node, index)
-        setattr(view, TRACKED_ATTRIBUTE, Tracked(storage, chain, view_node, storage.version))
+        set_tracked(view, Tracked(storage, chain, view_node, storage.version))
 
 
 def _check_index(source: Any, dim: int, index: Any) -> None:
@@ -195,7 +195,7 @@ def _detach(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwa
     node = recorder.node_of(source)
     known = recorder.tracked(source)
     outside = is_writable_outside_inference_mode(func, known, result)
-    setattr(result, TRACKED_ATTRIBUTE, Tracked(known.storage, known.chain, node, known.version, outside))
+    set_tracked(result, Tracked(known.storage, known.chain, node, known.version, outside))
     return result
 
 
@@ -235,7 +235,7 @@ def _effect(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwa
 def _higher_order(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
     inline = INLINE.get(func.name()) or recorder.decompositions.get(func)
     if inline is not None:
-        recorder.leave_operator()
+        recorder.is_inside_operator = False  # what follows are calls of the user's code
         with recorder:
             return inline(*args, **kwargs)
     args = recorder.torchbind.with_fakes(args)

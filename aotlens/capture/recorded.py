@@ -28,10 +28,9 @@ import torch
 
 from aotlens.capture.autograd.graph_walk import may_be_leaf
 from aotlens.capture.events import Call, EventKind, Events
-from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.storage import Storage, Tracked, Write, is_larger, new_size
+from aotlens.capture.storage import Storage, Tracked, Write, find_tracked, is_larger, new_size
 from aotlens.capture.subclasses import inner_tensors, is_wrapper
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
@@ -217,7 +216,7 @@ class Snapshot:
         )
 
     def _tracked(self, tensor: Any) -> Tracked | None:
-        tracked: Tracked | None = getattr(tensor, TRACKED_ATTRIBUTE, None)
+        tracked: Tracked | None = find_tracked(tensor)
         if tracked is not None and getattr(tracked.storage, "base", None) is not None:
             return tracked
         return self._recorder.tracked(tensor) if is_wrapper(tensor) else None

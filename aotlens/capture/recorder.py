@@ -15,7 +15,7 @@ import torch
 from aotlens.capture.autograd.checkpoints import Checkpoints
 from aotlens.capture.autograd.saved_tensors import SavedValues
 from aotlens.capture.events import Call, EventKind
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.graph import Recording
 from aotlens.capture.modes import SplitRegion
 from aotlens.capture.mutations.in_place import Write
 from aotlens.capture.mutations.storage_swaps import (
@@ -38,7 +38,7 @@ from aotlens.capture.operators import (
 from aotlens.capture.provenance.origins import Origins
 from aotlens.capture.rng.random_op_rules import apply_rule
 from aotlens.capture.rng.rng_state import RecordedRngState
-from aotlens.capture.storage import Storage
+from aotlens.capture.storage import Storage, find_tracked
 from aotlens.capture.subclasses import has_wrapper, record_wrapper_output
 from aotlens.capture.symbols.float_inputs import Floats
 from aotlens.capture.torchbind import FakeObjects
@@ -105,7 +105,7 @@ class Recorder(Recording, TorchDispatchMode):
         """
         self.note(EventKind.DETACH, tensor)
         for view in self.seen_tensors():
-            if view._base is tensor and getattr(view, TRACKED_ATTRIBUTE, None) and view.requires_grad:
+            if view._base is tensor and find_tracked(view) and view.requires_grad:
                 self.note(EventKind.VIEW_BEFORE_DETACH, view)
 
     def on_grad_access(self, tensor: Any) -> None:
@@ -148,12 +148,12 @@ class Recorder(Recording, TorchDispatchMode):
         operator = describe(func)
         if operator.kind is Kind.STORAGE_SWAP:
             func, args = set_from_tensor(self, func, args)
-        if self._inside_operator:
+        if self.is_inside_operator:
             with below_views() if self.notes_views else nullcontext():
                 return HANDLERS[operator.kind](self, func, operator, args, kwargs)
         mark = self.checkpoints.mark(func, args, kwargs) if self.checkpoints.active else None
         self.origin = self.origins.origin_of(func, self.in_backward, mark)
-        self._inside_operator = True
+        self.is_inside_operator = True
         try:
             result = HANDLERS[operator.kind](self, func, operator, args, kwargs)
         except UnsupportedError:
@@ -161,7 +161,7 @@ class Recorder(Recording, TorchDispatchMode):
                 raise
             return func(*args, **kwargs)
         finally:
-            self._inside_operator = False
+            self.is_inside_operator = False
         # Higher-order operators add their own call, with their subgraphs.
         if not self.in_backward and operator.kind is not Kind.HIGHER_ORDER:
             kwargs = with_dtype(func, kwargs, result, self.default_dtype)
@@ -182,7 +182,7 @@ class Recorder(Recording, TorchDispatchMode):
         """
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         return bool(tensors) and not any(
-            type(tensor) is not FakeTensor or hasattr(tensor, TRACKED_ATTRIBUTE) for tensor in tensors
+            type(tensor) is not FakeTensor or find_tracked(tensor) is not None for tensor in tensors
         )
 
     def _unwrap(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -212,10 +212,6 @@ class Recorder(Recording, TorchDispatchMode):
             self._declines_next_call, self.origins.known_frames = False, frames
         return result
 
-    @property
-    def in_user_backward(self) -> bool:
-        return self.origins.in_user_backward
-
     def replay_call(self, call: Call) -> Any:
         """Record one call of another recording with this recording's arguments; return its result.
 
@@ -228,11 +224,11 @@ class Recorder(Recording, TorchDispatchMode):
             node = self.add_node(func, tuple(self.argument(arg) for arg in args), {}, result)
             self.track_results(node, result)
             return result
-        self._inside_operator = True
+        self.is_inside_operator = True
         try:
             return HANDLERS[describe(func).kind](self, func, describe(func), args, kwargs)
         finally:
-            self._inside_operator = False
+            self.is_inside_operator = False
 
     def _query(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.ops.prim.device.default and type(args[0]) is FakeTensor:
@@ -240,18 +236,16 @@ class Recorder(Recording, TorchDispatchMode):
         return func(*args, **kwargs)
 
     def subgraph_recorder(self) -> "Recorder":
-        """Return a recorder with the settings that hold for the whole graph, and the origin of this call."""
+        """Return a recorder for a subgraph of the running operator.
+
+        It has the names, the settings that hold for the whole graph, and the origin of this call.
+        """
         inner = Recorder(self.fake_mode, self.decompositions, self.origins.boundary)
         inner.is_subgraph, inner.on_data_dependent_number = True, self.on_data_dependent_number
         inner.floats_as_tensors = self.floats_as_tensors
         inner._names, inner.regions, inner.split_region = self._names, self.regions, self.split_region
         inner.origins = Origins(self.origins.boundary, caller=self.origin)
         return inner
-
-    @property
-    def is_inside_operator(self) -> bool:
-        """Whether an operator runs that the user's code called, so that `origin` names it."""
-        return self._inside_operator
 
     def current_frames(self) -> Frames:
         return self.origins.current_frames()
@@ -262,12 +256,12 @@ class Recorder(Recording, TorchDispatchMode):
         if op not in self.decompositions:
             return None
         bound = [self._bind(value, arg) for value, arg in zip(values, args, strict=True)]
-        was_inside, self._inside_operator = self._inside_operator, True
+        was_inside, self.is_inside_operator = self.is_inside_operator, True
         try:
             with self:
                 result = apply_rule(self.decompositions[op], self.random.functional, bound, kwargs)
         finally:
-            self._inside_operator = was_inside
+            self.is_inside_operator = was_inside
         if result is NotImplemented:
             return None
         self.decomposed = True

@@ -103,6 +103,20 @@ class Tracked:
     """Whether it is an inference tensor that may be written to with inference mode off."""
 
 
+_ATTRIBUTE = "_aotlens_tracked"
+
+
+def find_tracked(tensor: Any) -> Tracked | None:
+    """Return the recorded state of a tensor; None if it is not part of a recording."""
+    tracked: Tracked | None = getattr(tensor, _ATTRIBUTE, None)
+    return tracked
+
+
+def set_tracked(tensor: Any, tracked: Tracked) -> None:
+    """Set the recorded state of a tensor."""
+    setattr(tensor, _ATTRIBUTE, tracked)
+
+
 def view_base(tensor: Any) -> Any:
     """Return the base that autograd has for a view; for other tensors the tensor itself."""
     return tensor._base if tensor._base is not None else tensor

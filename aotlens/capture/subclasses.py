@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from aotlens.capture.builder import Builder
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.graph import Recording
 from aotlens.capture.mutations.in_place import Write
 from aotlens.capture.operators import Kind, describe
-from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.storage import Storage, Tracked, find_tracked, set_tracked
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Opaque, SubclassCreationMeta, Value, Wrapped
@@ -150,7 +150,7 @@ def record_wrapper_output(recording: Recording, call: Write, result: Any) -> Non
         recording.tracked(source).storage.metadata_mutations += (recording.new_write(),)
     several = isinstance(result, (list, tuple))
     for index, made in enumerate(result if several else (result,)):
-        if not is_wrapper(made) or hasattr(made, TRACKED_ATTRIBUTE):
+        if not is_wrapper(made) or find_tracked(made) is not None:
             continue
         known = recording.tracked(source) if is_wrapper(source) else None
         if (
@@ -165,7 +165,7 @@ def record_wrapper_output(recording: Recording, call: Write, result: Any) -> Non
             result_index = index if several else None
             step = ViewStep.in_current_modes(call.func, call.args[1:], call.kwargs, result=result_index)
             chain = (*chain, step)
-        setattr(made, TRACKED_ATTRIBUTE, Tracked(known.storage, chain, known.node, known.version))
+        set_tracked(made, Tracked(known.storage, chain, known.node, known.version))
 
 
 def _share_storages(source: Any, made: Any) -> bool:
@@ -176,6 +176,6 @@ def _share_storages(source: Any, made: Any) -> bool:
 
 def inner_storages(tensor: Any) -> Iterator[Storage]:
     for _, inner in inner_tensors(tensor):
-        tracked = getattr(inner, TRACKED_ATTRIBUTE, None)
+        tracked = find_tracked(inner)
         if tracked is not None:
             yield tracked.storage

@@ -8,9 +8,9 @@ import torch
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
 from aotlens.capture.autograd.saved_tensors import SavedValues
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.graph import Recording
 from aotlens.capture.mutations.overlapping_arguments import tensors_of
-from aotlens.capture.storage import Storage
+from aotlens.capture.storage import Storage, find_tracked
 from aotlens.ir.origin import Checkpoint, CheckpointMark, Origin
 from aotlens.ir.program import Node
 from aotlens.unsupported import unsupported
@@ -33,7 +33,7 @@ class CheckpointFrame:
         """Storages from outside the region that it reads, by node identity, each with the number of its
         writes and of its metadata mutations at the read."""
         self._changed: tuple[int, dict[int, Origin]] = -1, {}
-        """`call_count` at the last check, and the later writes to `_reads` that it found."""
+        """The number of calls at the last check, and the later writes to `_reads` that it found."""
 
     def save_arguments(self, arguments: Sequence[Any]) -> None:
         """Remember the tensor arguments with their versions: eager saves them, so later writes are errors."""
@@ -50,7 +50,7 @@ class CheckpointFrame:
     def note_reads(self, args: Iterable[Any]) -> None:
         """Remember the storages that an operator of the region reads."""
         for tensor in (tensor for arg in args for tensor in tensors_of(arg)):
-            tracked = getattr(tensor, TRACKED_ATTRIBUTE, None)
+            tracked = find_tracked(tensor)
             if tracked is not None and not self._is_inside(tracked.storage.base):
                 storage = tracked.storage
                 counts = len(storage.writes), len(storage.metadata_mutations)
@@ -74,10 +74,10 @@ class CheckpointFrame:
         for tensor, version, origin in self._inner_arguments:
             if tensor._version != version:
                 raise unsupported("write-in-nested-checkpoint", origin.location.innermost)
-        if self._changed[0] != self._recording.call_count:
+        if self._changed[0] != len(self._recording.calls):
             writes = ((node_id, _later_write(*read)) for node_id, read in self._reads.items())
             self._changed = (
-                self._recording.call_count,
+                len(self._recording.calls),
                 {node_id: write for node_id, write in writes if write is not None},
             )
         changed = self._changed[1]

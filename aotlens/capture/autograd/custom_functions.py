@@ -7,10 +7,10 @@ from typing import Any
 from torch import Tensor, fx
 from torch.autograd import Function
 
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.provenance.origins import Origins
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import OpenInput
-from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.storage import Storage, Tracked, find_tracked
 from aotlens.ir.program import Node, ProgramInput
 from aotlens.ir.slots import CurrentInput
 from aotlens.torch_api.autograd import current_autograd_node
@@ -76,8 +76,8 @@ class _CurrentInput:
 class CurrentInputs:
     """The inputs that user code in the backward has accessed so far."""
 
-    def __init__(self, recording: Recording, inputs: Iterable[OpenInput]) -> None:
-        self._recording = recording
+    def __init__(self, recorder: Recorder, inputs: Iterable[OpenInput]) -> None:
+        self._recorder = recorder
         self._by_storage = {
             id(captured_input.storage): captured_input
             for captured_input in inputs
@@ -93,24 +93,14 @@ class CurrentInputs:
     def note_access(self, tracked: Tracked, is_write: bool = False) -> None:
         """Note that the backward is about to read a tensor, or to write to it."""
         storage = tracked.storage
-        current_input, captured_input = (
-            self._current_inputs.get(id(storage)),
-            self._by_storage.get(id(storage)),
-        )
-        if current_input is not None or captured_input is None or captured_input.node is None:
+        captured_input = self._by_storage.get(id(storage))
+        if id(storage) in self._current_inputs or captured_input is None or captured_input.node is None:
             return
-        is_saved = not self._recording.in_user_backward or self._is_saved(storage)
+        is_saved = not self._recorder.origins.in_user_backward or self._is_saved(storage)
         if is_saved and not (is_write and storage.version):
             return
-        like = captured_input.fake.detach()
-        node = Node(
-            self._recording.name(f"{captured_input.node.name}_now"),
-            None,
-            (),
-            {},
-            like,
-            self._recording.origin,
-        )
+        name = self._recorder.name(f"{captured_input.node.name}_now")
+        node = Node(name, None, (), {}, captured_input.fake.detach(), self._recorder.origin)
         self._current_inputs[id(storage)] = _CurrentInput(
             captured_input, node, storage.base, storage.version, is_saved
         )
@@ -191,5 +181,5 @@ def _is_saved_here(storage: Storage) -> bool:
         saved = getattr(current_autograd_node(), "saved_tensors", None) or ()
     except RuntimeError:  # a saved tensor was written to; reading it raises the error
         return False
-    saved_records: list[Any] = [getattr(tensor, TRACKED_ATTRIBUTE, None) for tensor in saved]
+    saved_records: list[Any] = [find_tracked(tensor) for tensor in saved]
     return any(tracked is not None and tracked.storage is storage for tracked in saved_records)

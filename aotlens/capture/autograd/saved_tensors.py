@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.graph import Recording
 from aotlens.capture.operators import aten
-from aotlens.capture.storage import Storage
+from aotlens.capture.storage import Storage, find_tracked
 from aotlens.capture.subclasses import is_wrapper
 from aotlens.ir.origin import Frames
 from aotlens.ir.program import Node
@@ -35,7 +35,7 @@ class SavedValues:
 
     def pack(self, tensor: Any) -> Packed:
         """Return the tensor and its node; tensors of torch's own trial runs of a subgraph have none."""
-        is_tried = type(tensor) is FakeTensor and not hasattr(tensor, TRACKED_ATTRIBUTE)
+        is_tried = type(tensor) is FakeTensor and find_tracked(tensor) is None
         known = isinstance(tensor, torch.Tensor) and not is_tried and not is_wrapper(tensor)
         return tensor, self.recording.node_of(tensor) if known else None, self.recording.current_frames()
 

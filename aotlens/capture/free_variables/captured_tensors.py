@@ -21,9 +21,9 @@ from aotlens.capture.free_variables.state import (
     read_of_rebound,
     rebound_tensors,
 )
-from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedTensor, OpenInput
+from aotlens.capture.storage import find_tracked
 from aotlens.ir.program import nodes_in
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.operators import pytree
@@ -123,7 +123,7 @@ def used_inputs(
         return inputs
     first = len(inputs) - len(free_tensors)
     leaves = pytree.tree_leaves((output.result, [value for _, value in output.leaves]))
-    results = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and hasattr(leaf, TRACKED_ATTRIBUTE)]
+    results = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and find_tracked(leaf) is not None]
     changed = [
         item.argument for item in inputs if item.is_tensor and grad_fn_of(item.argument) is not item.grad_fn
     ]

@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.hop.bodies import Body, runner_of
 from aotlens.capture.hop.nested_regions import RegionPart, empty_with_strides_of
 from aotlens.capture.hop.subgraphs import region_kind, region_program
 from aotlens.capture.provenance.origins import Origins
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.storage import Storage
+from aotlens.capture.storage import Storage, find_tracked
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput
@@ -48,7 +47,7 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
     ):
         return NotImplemented
     tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
-    if not all(type(tensor) is FakeTensor and hasattr(tensor, TRACKED_ATTRIBUTE) for tensor in tensors):
+    if not all(type(tensor) is FakeTensor and find_tracked(tensor) is not None for tensor in tensors):
         return NotImplemented
     in_place = ("run in place", id(subgraph))
     try:

@@ -7,7 +7,7 @@ results, and these are written to the operands once, after the operator.
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.graph import increment_version
@@ -26,6 +26,9 @@ from aotlens.torch_api.autograd import current_autograd_node
 from aotlens.torch_api.hop import has_ordered_effect, indices_from_tensors, without_empty_mutation_info
 from aotlens.torch_api.symbolic import make_shape_env
 from aotlens.unsupported import unsupported
+
+if TYPE_CHECKING:  # the recorder records the functions, so at run time the import would be a cycle
+    from aotlens.capture.recorder import Recorder
 
 
 def _with_effects(token: Any, op: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -77,12 +80,12 @@ class Call:
 
 
 def record_higher_order(
-    recording: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    recording: "Recorder", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Record one call of a higher-order operator and the writes of its functions; return its results."""
     if carries_scalars(func, args):  # in inference mode no rule above autograd has handled it
-        recording.leave_operator()
-        with recording:  # type: ignore[attr-defined]  # a recorder
+        recording.is_inside_operator = False
+        with recording:
             return record_scalar_loop(func, args, kwargs)
     call = _record_call(recording, func, *without_empty_mutation_info(func.name(), args, kwargs))
     if not recording.in_backward:
@@ -95,7 +98,7 @@ def record_higher_order(
     return call.result[:count]
 
 
-def _write(recording: Recording, target: Any, value: Any) -> None:
+def _write(recording: "Recorder", target: Any, value: Any) -> None:
     copy = aten.copy_.default
     record_mutation(recording, Write(copy, describe(copy), (target, value), {}))
     if not recording.in_backward:
@@ -104,7 +107,7 @@ def _write(recording: Recording, target: Any, value: Any) -> None:
         increment_version([target])
 
 
-def _record_call(recording: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def _record_call(recording: "Recorder", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     name = func.name()
     if name == LAUNCH:
         return Call(record_triton_kernel(recording, kwargs), args, kwargs)
@@ -133,7 +136,7 @@ def _record_call(recording: Recording, func: Any, args: tuple[Any, ...], kwargs:
     return Call(result, args, kwargs, targets)
 
 
-def region_program(recording: Recording, subgraph: Any, identifier: Any, *operands: Any) -> Program:
+def region_program(recording: "Recorder", subgraph: Any, identifier: Any, *operands: Any) -> Program:
     """Return the program of a marked region, which calls on like operands share.
 
     Raises:
@@ -159,7 +162,7 @@ def region_kind(operands: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _programs(
-    recording: Recording, operator: str, args: tuple[Any, ...]
+    recording: "Recorder", operator: str, args: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[int, Program]]:
     """Run the functions of a call.
 
@@ -187,7 +190,7 @@ WRITING = frozenset({("cond", "if_true"), ("cond", "if_false"), ("while_loop", "
 """Functions that may write to operands: a branch to each, a loop's body to those that all steps share."""
 
 
-def _may_write(recording: Recording, body: Body, args: tuple[Any, ...]) -> bool:
+def _may_write(recording: "Recorder", body: Body, args: tuple[Any, ...]) -> bool:
     """Return True if torch permits the writes of a function and no other operand shares the memory."""
     if (body.operator, body.label) not in WRITING:
         return False
@@ -223,7 +226,7 @@ def _with_final_values(
     return (*functions, (*carried, *targets), rest), targets
 
 
-def _argument(recording: Recording, operator: str, value: Any, programs: dict[int, Program]) -> Any:
+def _argument(recording: "Recorder", operator: str, value: Any, programs: dict[int, Program]) -> Any:
     if id(value) in programs:
         return programs[id(value)]
     if callable(value) and not hasattr(value, "namespace") and not isinstance(value, torch.Tensor):
@@ -236,7 +239,7 @@ Subgraph = tuple[str, Any, tuple[Any, ...]]
 
 
 def _record_body(
-    recording: Recording, operator: str, subgraph: Subgraph, symbols: OuterSymbols | None = None
+    recording: "Recorder", operator: str, subgraph: Subgraph, symbols: OuterSymbols | None = None
 ) -> Body:
     """Run one function on fake tensors and on a recorder of its own."""
     label, function, inputs = subgraph

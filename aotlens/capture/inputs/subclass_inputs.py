@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.graph import Recording
 from aotlens.capture.inputs.synthetic_bases import copy_tensor_class
 from aotlens.capture.records import CapturedInput, OpenInput
-from aotlens.capture.storage import Storage, ranges_overlap, version_of
+from aotlens.capture.storage import Storage, find_tracked, ranges_overlap, version_of
 from aotlens.capture.subclasses import Path, inner_tensors, is_fake, is_wrapper, rebuild
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
@@ -145,5 +145,7 @@ def share_inner(index: int, captured_input: OpenInput, others: list[tuple[int, A
     for path, tensor in inner_tensors(captured_input.argument):
         siblings = [(index, inner) for other_path, inner in initial_inner.items() if other_path != path]
         shared = [other for other, fake in (*others, *siblings) if overlaps(initial_inner[path], fake)]
-        storage = getattr(tensor, TRACKED_ATTRIBUTE).storage
+        tracked = find_tracked(tensor)
+        assert tracked is not None  # tracked by wrapper_input
+        storage = tracked.storage
         storage.inputs, storage.wrapper_name = (index, *shared), captured_input.slot.name

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.graph import Recording
 from aotlens.capture.inputs.overlapping_groups import OverlappingGroup, root_of
 from aotlens.capture.mutations.writability import with_writability_of
 from aotlens.capture.operators import aten
 from aotlens.capture.records import CapturedInput, OpenInput, SyntheticBaseOf
-from aotlens.capture.storage import Storage, Tracked, version_of
+from aotlens.capture.storage import Storage, Tracked, set_tracked, version_of
 from aotlens.capture.views import ViewStep, apply_chain
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
@@ -225,7 +225,7 @@ def _member(recording: Recording, base: OpenInput, alias: Any, member: tuple[Any
     assert storage is not None  # a base is a tensor
     storage.views[chain] = node
     storage.overlapping_inputs = {**storage.overlapping_inputs, chain: node}
-    setattr(argument, TRACKED_ATTRIBUTE, Tracked(storage, chain, node, storage.version))
+    set_tracked(argument, Tracked(storage, chain, node, storage.version))
     captured_input = _captured_input(recording, slot, node, argument, leaf)
     return replace(captured_input, is_leaf=value.is_leaf, has_own_edge=has_own_edge)
 

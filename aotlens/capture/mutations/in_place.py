@@ -13,13 +13,13 @@ import torch
 from torch.autograd.graph import increment_version
 
 from aotlens.capture.as_strided import check_within_input, with_storage_offset
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.graph import Recording
 from aotlens.capture.mutations.overlapping_arguments import reject_partial_overlap
 from aotlens.capture.mutations.writability import check_writable, reject_inference_write
 from aotlens.capture.mutations.writes import record_write
 from aotlens.capture.operators import Operator, aten, missing_defaults
 from aotlens.capture.result_fixes import in_place_mask_value, is_random_mask, with_layout_of
-from aotlens.capture.storage import Storage, Tracked, ranges_overlap, repeated_dims
+from aotlens.capture.storage import Storage, Tracked, find_tracked, ranges_overlap, repeated_dims, set_tracked
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node, op_name
 from aotlens.torch_api.fake.tensors import FakeTensor
@@ -125,11 +125,8 @@ def record_metadata_mutation(recording: Recording, call: Write) -> Any:
         raise unsupported("resize-under-no-grad", recording.span, operator=call.name)
     mutation = recording.new_write(tracked.chain, tracked.storage.version)
     recording.note_metadata_mutation(tracked.storage, mutation)
-    recording.has_metadata_mutation = True
     tracked.storage.last_metadata_step = step
-    setattr(
-        tensor, TRACKED_ATTRIBUTE, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version)
-    )
+    set_tracked(tensor, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version))
     return tensor
 
 
@@ -244,9 +241,9 @@ def record_resize(recording: Recording, target: Any) -> None:
     if target.requires_grad and target.grad_fn is not None:
         raise unsupported("out-resizes-under-no-grad", recording.span)
     for other in (*recording.seen_tensors(), *((storage.base_tensor,) if storage.inputs else ())):
-        if other is target or not getattr(other, TRACKED_ATTRIBUTE, None):
+        other_tracked = find_tracked(other)
+        if other is target or other_tracked is None:
             continue
-        other_tracked = recording.tracked(other)
         if other_tracked.storage is storage and (other_tracked.chain or storage.inputs):
             raise unsupported("resize-of-viewed-storage", recording.span)
     storage.is_enlarged = bool(storage.inputs)

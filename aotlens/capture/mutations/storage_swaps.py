@@ -12,11 +12,11 @@ import torch
 
 from aotlens.capture.autograd.graph_walk import may_be_leaf
 from aotlens.capture.events import EventKind
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.graph import Recording
 from aotlens.capture.invalid_views import replayed_geometry
 from aotlens.capture.mutations.in_place import Write
 from aotlens.capture.operators import RESIZE_STORAGE, aten
-from aotlens.capture.storage import Geometry, Storage, Tracked, geometry_of
+from aotlens.capture.storage import Geometry, Storage, Tracked, geometry_of, set_tracked
 from aotlens.capture.views import ViewStep
 from aotlens.torch_api.autograd import has_version_counter
 from aotlens.torch_api.fake.tensors import FakeTensor
@@ -46,7 +46,7 @@ def record_storage_swap(recording: Recording, call: Write) -> Any:
         tracked = _resized(recording, call)
         result = call.func(*call.args, **call.kwargs) if tracked is None else target
     if tracked is not None:
-        setattr(target, TRACKED_ATTRIBUTE, tracked)
+        set_tracked(target, tracked)
         recording.note(EventKind.STORAGE_SWAP, target)
     return result
 
@@ -111,9 +111,8 @@ def record_data_assignment(recording: Recording, target: Any, source: Any) -> No
     recording.note_metadata_mutation(recording.tracked(target).storage, mutation)
     if may_be_leaf(target) and target.shape != source.shape:
         recording.note(EventKind.DATA_OF_OTHER_SIZES, target)
-    setattr(
+    set_tracked(
         target,
-        TRACKED_ATTRIBUTE,
         Tracked(source_tracked.storage, source_tracked.chain, node, source_tracked.version),
     )
     recording.note(EventKind.STORAGE_SWAP, target)

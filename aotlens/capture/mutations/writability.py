@@ -11,10 +11,10 @@ import torch
 
 from aotlens.capture.as_strided import overlaps_itself
 from aotlens.capture.events import EventKind
-from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.graph import Recording
 from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import aten
-from aotlens.capture.storage import Tracked, repeated_dims, storage_range_of
+from aotlens.capture.storage import Tracked, find_tracked, repeated_dims, storage_range_of
 from aotlens.ir.program import op_name
 from aotlens.torch_api.autograd import has_version_counter, raise_as_inference_write
 from aotlens.torch_api.operators import pytree
@@ -99,7 +99,7 @@ def check_writable(recording: Recording, target: Any, func: Any, args: tuple[Any
 
 def _reject_view_of_swapped_input(recording: Recording, target: Any) -> None:
     """Reject a write to a view on a swapped storage: autograd replaces the grad_fn of its base, an input."""
-    tracked_base = getattr(target._base, TRACKED_ATTRIBUTE, None)
+    tracked_base = find_tracked(target._base)
     if (
         tracked_base is not None
         and tracked_base.storage.inputs
