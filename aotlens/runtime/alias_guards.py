@@ -7,10 +7,11 @@ compilation.
 from itertools import product
 from typing import Any
 
+from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.capture.records import Captured
 from aotlens.capture.storage import has_symbols, storage_range_of
 from aotlens.capture.subclasses import Path, inner_tensors
 from aotlens.ir.slots import UserInput, inner_slot
-from aotlens.runtime.call_text import CallText
 from aotlens.runtime.tensor_guards import Checks
 from aotlens.unsupported import unsupported
 
@@ -38,11 +39,13 @@ def reject_overlap(target, tensors, written):
 class AliasGuards:
     """Writes the checks of duplicates and overlaps among the arguments of one target."""
 
-    def __init__(self, checks: Checks, call: CallText) -> None:
+    def __init__(
+        self, checks: Checks, captured: Captured, meta: ViewAndMutationMeta, arguments: list[str]
+    ) -> None:
         self._checks = checks
-        self._captured = call.captured
-        self._meta = call.meta
-        self._names = call.arguments
+        self._captured = captured
+        self._meta = meta
+        self._names = arguments
 
     def write_duplicates(self) -> None:
         """Check that arguments which were one tensor at compilation are one tensor."""

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
+from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.inputs.constant_arguments import is_compared_by_repr, is_value, plain_attributes
-from aotlens.capture.records import CapturedInput
+from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.symbols.int_inputs import IntSymbol
 from aotlens.ir.names import node_name
 from aotlens.ir.render import Names, context_text, literal
@@ -18,7 +19,7 @@ from aotlens.ir.slots import UserInput
 from aotlens.ir.subclasses import Wrapped, is_plain
 from aotlens.ir.symbols import is_ragged
 from aotlens.runtime.alias_guards import AliasGuards, assumption
-from aotlens.runtime.call_text import CallText
+from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.tensor_guards import (
     Checks,
     comparable_tensors,
@@ -46,14 +47,21 @@ WRITTEN_CHECK = (int, float, complex, str, bytes, range, slice)
 class Guards:
     """Writes the guards of one target."""
 
-    def __init__(self, call: CallText) -> None:
-        self._builder = call.builder
-        self._captured = captured = call.captured
-        self._meta = call.meta
-        self._arguments = call.arguments
-        self._names = call.names
-        self._checks = Checks(call.builder, captured.subject.name)
-        self._alias_guards = AliasGuards(self._checks, call)
+    def __init__(
+        self,
+        builder: TextBuilder,
+        captured: Captured,
+        meta: ViewAndMutationMeta,
+        arguments: list[str],
+        names: Names,
+    ) -> None:
+        self._builder = builder
+        self._captured = captured
+        self._meta = meta
+        self._arguments = arguments
+        self._names = names
+        self._checks = Checks(builder, captured.subject.name)
+        self._alias_guards = AliasGuards(self._checks, captured, meta, arguments)
         self._sizes: dict[str, str] = {}
         """The expression that each bound symbol was read from."""
         self.behind_dynamo = captured.subject.frontend == "dynamo"

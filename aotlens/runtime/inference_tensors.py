@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo
+from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, ViewAndMutationMeta
 from aotlens.capture.records import Captured
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Wrapped
-from aotlens.runtime.call_text import CallText
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.torch_api.autograd import is_inference_mode_view
 from aotlens.unsupported import unsupported
@@ -62,12 +61,12 @@ def is_created_under_inference_mode(captured: Captured, tensor: Any) -> bool:
     return is_inference_mode_view(tensor)
 
 
-def reject_other_mode(call: CallText) -> None:
+def reject_other_mode(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
     """Write eager's error, if Dynamo did not say under which mode an inference tensor is written to.
 
     A tensor that `detach` returned outside the mode can be written to anywhere.
     """
-    inputs = zip(call.arguments, call.captured.flat_inputs, strict=False)
+    inputs = zip(arguments, captured.flat_inputs, strict=False)
     needing = [
         name
         for name, captured_input in inputs
@@ -77,8 +76,8 @@ def reject_other_mode(call: CallText) -> None:
         return
     reason = "an inference tensor is mutated, which is allowed only in inference mode"
     condition = "if not torch.is_inference_mode_enabled():"
-    with call.builder.step("check inference mode", reason), call.builder.block(condition):
-        call.builder.add(
+    with builder.step("check inference mode", reason), builder.block(condition):
+        builder.add(
             *[f"{name}.copy_({name})  # raises torch's own error, and writes nothing" for name in needing]
         )
 
@@ -107,9 +106,8 @@ def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[LineModes
     return LineModes(first, caller.inference), steps
 
 
-def write_inference_tensors(call: CallText) -> None:
+def write_inference_tensors(builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta) -> None:
     """Write a view of each such output as a tensor made in the right mode; nothing for the usual call."""
-    builder, captured, meta = call.builder, call.captured, call.meta
     outputs = [
         (f"out_{info.index}", info.tensor) for info in meta.outputs if isinstance(info.value, (Node, Wrapped))
     ]

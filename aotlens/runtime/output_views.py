@@ -6,6 +6,7 @@ from typing import Any
 
 from aotlens.analysis.records import (
     AliasBase,
+    BaseInfo,
     ConstantBase,
     InputBase,
     IntermediateBaseOf,
@@ -13,13 +14,12 @@ from aotlens.analysis.records import (
     OutputBase,
 )
 from aotlens.capture.recorded import StorageState
+from aotlens.capture.records import Captured
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import ProgramOutput
 from aotlens.ir.render import Names
 from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS, IntermediateBase, UserOutput
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.autograd.leaves import views_of_leaf, write_leaf_output
-from aotlens.runtime.call_text import CallText
 from aotlens.runtime.graph_text import chain_text, geometry_text, view_text
 from aotlens.runtime.inference_tensors import LineModes, modes_of_views
 from aotlens.runtime.module_text import TextBuilder
@@ -133,38 +133,16 @@ IN_CUSTOM_FUNCTION = "torch._C._autograd.CreationMeta.IN_CUSTOM_FUNCTION"
 class OutputAliases:
     """Writes the lines of `call` that regenerate aliases from their bases."""
 
-    def __init__(self, call: CallText) -> None:
-        self._call = call
-        self._builder = call.builder
+    def __init__(self, builder: TextBuilder, captured: Captured, names: Names, arguments: list[str]) -> None:
+        self._builder = builder
+        self._captured = captured
+        self._names = names
+        self._arguments = arguments
         self._multi_output_views = MultiOutputViews(self._under)
 
-    def write_all(self) -> None:
-        """Write how outputs become what they are in eager, once the inputs have changed."""
-        outputs, builder = self._call.meta.outputs, self._builder
-        on_leaves = {info.index: depth for info in outputs if (depth := views_of_leaf(outputs, info))}
-        aliases = [info for info in outputs if info.base is not None and info.value is None]
-        first = [info for info in aliases if not info.viewed_before_change and info.index not in on_leaves]
-        reasons = dict.fromkeys(info.reason for info in aliases)
-        with builder.step("regenerate aliases", "; ".join(reasons) or "no output is an alias"):
-            self._write_bases()
-            for info in sorted(first, key=lambda info: _alias_depth(outputs, info)):
-                self.write(info)
-        with builder.step("make outputs require grad", "the function enables it itself"):
-            for info in outputs:
-                if info.is_leaf and info.index not in on_leaves:
-                    write_leaf_output(builder, self._call.parts, info)
-        if not on_leaves:
-            return
-        reason = "they are views of an output that is a leaf"
-        with builder.step("regenerate aliases of new leaves", reason):
-            for index in sorted(on_leaves, key=lambda index: on_leaves[index]):
-                self.write(outputs[index])
-                if outputs[index].is_leaf:
-                    write_leaf_output(builder, self._call.parts, outputs[index])
-
-    def _write_bases(self) -> None:
+    def write_bases(self, bases: tuple[BaseInfo, ...]) -> None:
         """Write the intermediate bases that are detached."""
-        for index, base in enumerate(self._call.meta.bases):
+        for index, base in enumerate(bases):
             if base.is_cut_off:
                 self._builder.add(f"base_{index} = base_{index}.detach().requires_grad_()")
 
@@ -185,40 +163,35 @@ class OutputAliases:
             self._builder.add(f"{SET_META}(out_{info.index}, {IN_CUSTOM_FUNCTION})")
 
     def _write_views(self, text: str, info: OutputAliasInfo) -> None:
-        name, (modes, steps) = f"out_{info.index}", modes_of_views(self._call.captured, info)
+        name, (modes, steps) = f"out_{info.index}", modes_of_views(self._captured, info)
         detach_text = ".data" if info.has_own_version else ".detach()"
         text += detach_text if info.detached_after == 0 else ""
         if info.geometry is not None:
-            text = f"{text}.as_strided({geometry_text(info.geometry, self._call.names)})"
+            text = f"{text}.as_strided({geometry_text(info.geometry, self._names)})"
             text += detach_text if info.detached_after == 1 else ""
         for position, (step, wanted) in enumerate(zip(info.chain, steps, strict=True), 1):
             if wanted != modes and position > 1:
                 self._under(modes, f"{name} = {text}")
                 text = name
-            modes, text = wanted, view_text(step, text, self._call.names)
+            modes, text = wanted, view_text(step, text, self._names)
             text = self._multi_output_views.view(info, step, text, modes)
             text += detach_text if info.detached_after == position else ""
         self._under(modes, f"{name} = {text}")
 
     def _under(self, modes: LineModes, line: str) -> None:
-        with modes.block(self._builder, self._call.captured):
+        with modes.block(self._builder, self._captured):
             self._builder.add(line)
 
     def base_name(self, base: AliasBase | None) -> str:
         """Return the text's name of a base."""
         match base:
             case InputBase(index=index):
-                return self._call.arguments[index]
+                return self._arguments[index]
             case IntermediateBaseOf(index=index):
                 return f"base_{index}"
             case OutputBase(index=index):
                 return f"out_{index}"
             case ConstantBase(node=node):
-                return self._call.names.node(node)
+                return self._names.node(node)
             case None:
                 raise AssertionError("an alias has a base")
-
-
-def _alias_depth(outputs: tuple[OutputAliasInfo, ...], info: OutputAliasInfo) -> int:
-    """Return how many outputs are made before this one, which is a view of the last of them."""
-    return 1 + _alias_depth(outputs, outputs[info.base.index]) if isinstance(info.base, OutputBase) else 0

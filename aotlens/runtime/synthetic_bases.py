@@ -7,34 +7,33 @@ from typing import Any
 
 from aotlens.capture.records import Captured, SyntheticBaseOf
 from aotlens.ir.render import Names, literal
-from aotlens.runtime.call_text import CallText
+from aotlens.runtime.module_text import TextBuilder
 
 
-def write_bases(call: CallText) -> None:
+def write_bases(builder: TextBuilder, captured: Captured, names: list[str]) -> None:
     """Write one line for each base that is no argument itself, and one check for each base."""
     reason = (
         "arguments overlap and one of them is mutated, so the graph takes their base"
-        if call.captured.bases
+        if captured.bases
         else "no mutated argument overlaps another one"
     )
-    with call.builder.step("make synthetic bases", reason):
-        for base in call.captured.bases:
-            _write_base(call, base)
-            _write_check(call, base)
+    with builder.step("make synthetic bases", reason):
+        for base in captured.bases:
+            _write_base(builder, captured, base, names)
+            _write_check(builder, captured, base, names)
 
 
-def _write_base(call: CallText, base: SyntheticBaseOf) -> None:
-    captured, names = call.captured, call.arguments
+def _write_base(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
     if base.kind == "view_base":
         # A member that was detached before the call has another base, or none.
         member = next(
             (index for index in base.members if captured.inputs[index].requires_grad), base.members[0]
         )
-        call.builder.add(f"{names[base.index]} = {names[member]}._base")
+        builder.add(f"{names[base.index]} = {names[member]}._base")
     elif base.kind == "flat":
         count = literal(captured.inputs[base.index].fake.shape[0], Names())
         first = names[_reference_member(captured, base)]
-        call.builder.add(f"{names[base.index]} = {first}.detach().as_strided(({count},), (1,), 0)")
+        builder.add(f"{names[base.index]} = {first}.detach().as_strided(({count},), (1,), 0)")
 
 
 def _reference_member(captured: Captured, base: SyntheticBaseOf) -> int:
@@ -45,8 +44,7 @@ def _reference_member(captured: Captured, base: SyntheticBaseOf) -> int:
     return next(plain, same[0])
 
 
-def _write_check(call: CallText, base: SyntheticBaseOf) -> None:
-    captured, names = call.captured, call.arguments
+def _write_check(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
     name = names[base.index]
     conditions = []
     if base.kind == "view_base":
@@ -63,7 +61,7 @@ def _write_check(call: CallText, base: SyntheticBaseOf) -> None:
         f"compiled `{captured.subject.name}`: {listed} overlap in memory and one of them is mutated; they"
         " do not overlap as they did when it was compiled: recompile it for these arguments"
     )
-    call.builder.raise_if(" or ".join(conditions), "AssertionError", message)
+    builder.raise_if(" or ".join(conditions), "AssertionError", message)
 
 
 def _layout_differs(name: str, fake: Any) -> str:

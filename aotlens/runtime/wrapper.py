@@ -1,7 +1,11 @@
 """The text of `call`: what runs around the graphs on each call of the compiled function."""
 
+from collections.abc import Iterable
 from contextlib import nullcontext
+from typing import Any
 
+from aotlens.analysis.records import InputAliasInfo
+from aotlens.capture.records import AutogradChange, Captured
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
@@ -12,17 +16,41 @@ from aotlens.runtime.autograd.leaves import (
     created_leaves,
     inputs_without_graph_use,
     reshaped_leaves,
+    write_leaf_output,
     write_leaves,
 )
 from aotlens.runtime.autograd.saved_tensors import check_hooks, without_hooks
 from aotlens.runtime.autograd_checks import reject_dual_tensors, reject_retain_grad_on_inputs
-from aotlens.runtime.call_text import CallText
-from aotlens.runtime.graph_text import call_graph, inference_context
+from aotlens.runtime.graph_text import call_graph, chain_text, geometry_text, inference_context
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.inference_tensors import LineModes, reject_other_mode, write_inference_tensors
-from aotlens.runtime.input_changes import InputChanges
 from aotlens.runtime.module_text import TextBuilder
+from aotlens.runtime.mutations import (
+    check_saved_aliases,
+    preserving_version,
+    write_data_copy,
+    write_geometry_change,
+    write_versions,
+    write_versions_before_graphs,
+)
 from aotlens.runtime.output_views import OutputAliases
+from aotlens.runtime.plan import (
+    BumpVersions,
+    CopyBack,
+    DetachInputs,
+    RegenerateAliases,
+    RegenerateLeafAliases,
+    RequireGrad,
+    RequireGradOfOutputs,
+    ResizeLeaves,
+    SetGeometry,
+    SetGradMode,
+    Step,
+    SwapStorages,
+    WrapperPlan,
+    gets_new_edge,
+    is_reset_leaf,
+)
 from aotlens.runtime.pytrees import Unpacking, argument_names, output_text
 from aotlens.runtime.rng_state import write_advance, write_reading
 from aotlens.runtime.side_effects import check_exportable, write_side_effects
@@ -34,16 +62,18 @@ class WrapperText:
     """Writes `call` for one target."""
 
     def __init__(self, builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
-        self._call = CallText(builder, parts, names, argument_names(parts.joint.captured, names))
         self._builder = builder
         self._parts = parts
         self._code = code
         self._names = names
-        self._captured = parts.joint.captured
+        self._captured: Captured = parts.joint.captured
         self._meta = parts.joint.meta
+        self.arguments = argument_names(self._captured, names)
         self._has_seen = False
         self._nested: tuple[str, ...] = ()
         """Flat names of arguments that come in nested containers."""
+        self._aliases = OutputAliases(builder, self._captured, names, self.arguments)
+        self._reshaped = reshaped_leaves(parts)
 
     def write(self) -> None:
         """Write `def call(…)` with its steps, in the order in which they run.
@@ -52,25 +82,62 @@ class WrapperText:
         """
         structure = self._captured.structure
         flat = structure.arguments is None or bool(structure.parameters)
-        arguments = self._call.arguments[: len(self._captured.flat_inputs)]
+        arguments = self.arguments[: len(self._captured.flat_inputs)]
         owned = len(arguments) - (structure.arguments.num_leaves if structure.arguments else 0)
         self._nested = () if flat else tuple(arguments[owned:])
         parameters = [*(arguments if flat else arguments[:owned]), *([] if flat else ["*args", "**kwargs"])]
-        aliases = OutputAliases(self._call)
-        changes = InputChanges(self._call, aliases)
-        self._builder.add("", "")
-        with self._builder.block(f"def call({', '.join(parameters)}):"):
+        builder, plan = self._builder, WrapperPlan(self._parts, self._reshaped)
+        builder.add("", "")
+        with builder.block(f"def call({', '.join(parameters)}):"):
             self._unpack_arguments()
             self._check_arguments()
-            write_bases(self._call)
-            changes.write_before_graphs()
-            write_leaves(self._call)
+            write_bases(builder, self._captured, self.arguments)
+            write_versions_before_graphs(builder, self._meta, self.arguments)
+            self._render(plan.before_the_graphs())
+            write_leaves(builder, self._parts, self._names, self.arguments)
             self._run_graphs()
-            changes.write_after_graphs()
-            write_inference_tensors(self._call)
-            aliases.write_all()
-            self._set_grad_mode()
+            self._render(plan.changes_of_inputs())
+            write_inference_tensors(builder, self._captured, self._meta)
+            self._render(plan.outputs())
             self._return_outputs()
+
+    def _render(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            with self._builder.step(step.title, step.reason, step.bytes_per_call, step.sites):
+                self._render_step(step)
+
+    def _render_step(self, step: Step) -> None:  # noqa: C901 (one case a step)
+        match step:
+            case RequireGrad():
+                self._require_grad(step)
+            case ResizeLeaves():
+                self._resize_leaves(step)
+            case DetachInputs():
+                self._detach(step)
+            case CopyBack():
+                for info in step.inputs:
+                    if info.storage_swap is None or not info.seen_by_autograd:
+                        self._copy(info)
+            case SwapStorages():
+                self._swap_storages(step)
+            case SetGeometry():
+                self._set_geometry(step)
+            case BumpVersions():
+                write_versions(self._builder, list(step.inputs), self._meta, self.arguments)
+            case RegenerateAliases():
+                self._aliases.write_bases(self._meta.bases)
+                for output in step.outputs:
+                    self._aliases.write(output)
+            case RequireGradOfOutputs():
+                for output in step.outputs:
+                    write_leaf_output(self._builder, self._parts, output)
+            case RegenerateLeafAliases():
+                for output in step.outputs:
+                    self._aliases.write(output)
+                    if output.is_leaf:
+                        write_leaf_output(self._builder, self._parts, output)
+            case SetGradMode(enabled=bool(enabled)):
+                self._builder.add(f"torch.set_grad_enabled({enabled})")
 
     def _unpack_arguments(self) -> None:
         with self._builder.step("unpack arguments", "the arguments are nested containers"):
@@ -79,18 +146,78 @@ class WrapperText:
                 unpacking.write(self._captured.structure.arguments)
 
     def _check_arguments(self) -> None:
-        guards = Guards(self._call)
+        builder, captured = self._builder, self._captured
+        guards = Guards(builder, captured, self._meta, self.arguments, self._names)
         guards.behind_dynamo &= not self._code.is_standalone
         guards.write()
-        reject_other_mode(self._call)
-        reject_retain_grad_on_inputs(self._call)
-        check_hooks(self._call)
-        check_exportable(self._captured, self._code.is_standalone)
+        reject_other_mode(builder, captured, self.arguments)
+        reject_retain_grad_on_inputs(builder, captured, self._meta, self.arguments)
+        check_hooks(builder, self._parts, self._names)
+        check_exportable(captured, self._code.is_standalone)
         self._has_seen = guards.has_seen
+
+    def _require_grad(self, step: RequireGrad) -> None:
+        for info in step.inputs:
+            off = ".detach_()" if info.autograd is AutogradChange.NEW_LEAF else ""
+            self._builder.add(f"{self.arguments[info.index]}{off}.requires_grad_()")
+
+    def _resize_leaves(self, step: ResizeLeaves) -> None:
+        for info in step.inputs:
+            name, captured_input = self.arguments[info.index], self._captured.inputs[info.index]
+            size = literal(captured_input.at_exit.geometry.size, self._names)
+            self._builder.add(f"before_{name} = {name}.detach()")
+            if info.is_resized:
+                self._resize(info)
+            elif info.new_geometry is not None:
+                preserving = f", {preserving_version(name)}" if info.changes_metadata_only else ""
+                geometry = geometry_text(info.new_geometry, self._names)
+                line = f"{name}.as_strided_({geometry})"
+                if is_reset_leaf(self._parts.joint, info):  # a new edge, as below
+                    line = f"{name}.set_({name}.detach().as_strided({geometry}))"
+                with self._builder.block(f"with torch.no_grad(){preserving}:"):
+                    self._builder.add(line)
+            elif is_reset_leaf(self._parts.joint, info):  # a view of the leaf keeps its former edge alive
+                self._set(name, f"{name}.new_empty({size})")
+            else:
+                self._builder.add(f"{name}.data = {name}.new_empty({size})")
+
+    def _detach(self, step: DetachInputs) -> None:
+        for output in step.views_before:
+            self._aliases.write(output)
+        for info in step.inputs:
+            name, leaf = self.arguments[info.index], self._captured.inputs[info.index].is_leaf
+            self._builder.add(f"{name}.requires_grad_(False)" if leaf else f"{name}.detach_()")
+
+    def _swap_storages(self, step: SwapStorages) -> None:
+        for output in step.views_before:
+            self._aliases.write(output)
+        for info in step.swapped:
+            storage_swap: Any = info.storage_swap
+            base = self._aliases.base_name(storage_swap.base)
+            text = chain_text(f"{base}.detach()", storage_swap.chain, self._names)
+            self._builder.add(f"new_{info.index} = {text}")
+        for info in step.swapped:
+            self._assign_storage(info, f"new_{info.index}")
+            if info.seen_by_autograd:
+                self._copy(info)
+        for info in step.reset:
+            self._assign_storage(info, self.arguments[info.index])
+
+    def _assign_storage(self, info: InputAliasInfo, new: str) -> None:
+        name = self.arguments[info.index]
+        if gets_new_edge(self._parts.joint, info):
+            self._set(name, new)
+        else:
+            self._builder.add(f"{name}.data = {new}")
+
+    def _set(self, name: str, new: str) -> None:
+        """Write a `set_`, which gives other memory and a new edge; versions are bumped elsewhere."""
+        with self._builder.block(f"with torch.no_grad(), {preserving_version(name)}:"):
+            self._builder.add(f"{name}.set_({new})")
 
     def _run_graphs(self) -> None:
         outer = outer_outputs(self._parts)
-        reject_dual_tensors(self._call)
+        reject_dual_tensors(self._builder, self._captured, self.arguments)
         if self._code.backward is not None:
             self._run_function([out.name for out in outer])
             return
@@ -108,12 +235,12 @@ class WrapperText:
 
     def _run_function(self, results: list[str]) -> None:
         """Write the call of `CompiledFunction`, whose outputs are `results`."""
-        pairs = zip(self._call.arguments, self._captured.inputs, strict=True)
+        pairs = zip(self.arguments, self._captured.inputs, strict=True)
         unused = inputs_without_graph_use(self._parts)
         passed = [
             *(name for name, captured_input in pairs if captured_input.is_graph_input),
-            *(self._call.arguments[captured_input.slot.index] for captured_input in unused),
-            *(f"before_{self._call.arguments[info.index]}" for info in reshaped_leaves(self._parts)),
+            *(self.arguments[captured_input.slot.index] for captured_input in unused),
+            *(f"before_{self.arguments[info.index]}" for info in self._reshaped),
             *created_leaves(self._parts),
         ]
         without = self._without_gradient()
@@ -148,12 +275,12 @@ class WrapperText:
         if joint.dependence.user_grad_sources or joint.always_fails:
             dependence = self._parts.joint.dependence.tangents
             none = {index for index in none if not dependence.get((Gradient, index))}
-        return frozenset(self._call.arguments[index] for index in none)
+        return frozenset(self.arguments[index] for index in none)
 
     def _viewed_without_gradient(self, without: frozenset[str]) -> dict[str, str]:
         """View with grad mode off the inputs without gradient that a custom function made a view of."""
         input_indices = (info.custom_function_input for info in self._meta.outputs)
-        viewed = (self._call.arguments[index] for index in input_indices if index is not None)
+        viewed = (self.arguments[index] for index in input_indices if index is not None)
         names = {name: f"before_{name}" for name in viewed if name in without}
         if names:
             with self._builder.block("with torch.no_grad():"):
@@ -161,11 +288,32 @@ class WrapperText:
                     self._builder.add(f"{view} = {name}.view_as({name})")
         return names
 
-    def _set_grad_mode(self) -> None:
-        enabled = self._meta.grad_mode_after  # None where the function leaves its caller's
-        with self._builder.step("set grad mode", "the function changes grad mode"):
-            if enabled is not None:
-                self._builder.add(f"torch.set_grad_enabled({enabled})")
+    def _copy(self, info: InputAliasInfo) -> None:
+        name = self.arguments[info.index]
+        if info.is_resized and info not in self._reshaped:
+            self._resize(info)
+        elif info in self._reshaped and not info.is_resized:
+            name = f"before_{name}"
+        write_data_copy(self._builder, self._parts, info, name)
+
+    def _resize(self, info: InputAliasInfo) -> None:
+        """Resize an input below autograd, as the `out=` operator does.
+
+        Autograd rejects a resize of a tensor that requires grad, and counts only the write.
+        """
+        size = literal(self._captured.inputs[info.index].at_exit.geometry.size, self._names)
+        with self._builder.block("with below_views():"):
+            self._builder.add(f"{self.arguments[info.index]}.resize_({size})")
+
+    def _set_geometry(self, step: SetGeometry) -> None:
+        check_saved_aliases(self._parts, list(step.inputs))
+        for info in step.inputs:
+            if info in self._reshaped:
+                continue
+            geometry: Any = info.new_geometry
+            name = self.arguments[info.index]
+            line = f"{name}.as_strided_({geometry_text(geometry, self._names)})"
+            write_geometry_change(self._builder, self._captured, info, (name, line))
 
     def _return_outputs(self) -> None:
         leaves = [

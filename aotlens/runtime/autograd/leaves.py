@@ -12,10 +12,9 @@ import torch
 from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo, OutputBase
 from aotlens.capture.records import CapturedInput
 from aotlens.capture.storage import span_of_writes
-from aotlens.ir.render import literal
+from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient, LeafGradient
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.call_text import CallText
 from aotlens.runtime.graph_text import view_text
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.unsupported import unsupported
@@ -91,39 +90,39 @@ def write_leaf_output(builder: TextBuilder, parts: Partitioned, info: OutputAlia
     builder.add(f"{out} = {leaf}")
 
 
-def write_leaves(call: CallText) -> None:
+def write_leaves(builder: TextBuilder, parts: Partitioned, names: Names, arguments: list[str]) -> None:
     """Write the lines that make the leaves of `created_leaves`."""
-    builder, leaf_names = call.builder, created_leaves(call.parts)
+    leaf_names = created_leaves(parts)
     if not leaf_names:
         return
     reason = ANCHOR_REASON if leaf_names == [ANCHOR] else "the function calls requires_grad_ itself"
     with builder.step("make leaves", reason):
         if leaf_names == [ANCHOR]:
             builder.add(f"{ANCHOR} = torch.empty(0, requires_grad=True)")
-        for info in leaf_outputs(call.parts):
-            text = _leaf(call, info)
+        for info in leaf_outputs(parts):
+            text = _leaf(parts, info, names, arguments)
             parameter = isinstance(info.tensor, torch.nn.Parameter)
             builder.add(f"leaf_{info.index} = {f'torch.nn.Parameter({text})' if parameter else text}")
 
 
-def _leaf(call: CallText, info: OutputAliasInfo) -> str:
+def _leaf(parts: Partitioned, info: OutputAliasInfo, names: Names, arguments: list[str]) -> str:
     if not isinstance(info.base, InputBase):
         tensor: Any = info.tensor
-        sizes = ", ".join(literal(tuple(numbers), call.names) for numbers in (tensor.shape, tensor.stride()))
+        sizes = f"{literal(tuple(tensor.shape), names)}, {literal(tuple(tensor.stride()), names)}"
         kind = f"dtype={tensor.dtype}, device={str(tensor.device)!r}"
         return f"torch.empty_strided({sizes}, {kind}, requires_grad=True)"
-    under = call.meta.inputs[info.base.index]
+    under = parts.joint.meta.inputs[info.base.index]
     if under.mutates_metadata_or_storage:
-        name = call.captured.inputs[under.index].slot.name
+        name = parts.joint.captured.inputs[under.index].slot.name
         raise unsupported(
             "requires-grad-of-changed-view",
-            span_of_writes(list(under.writes)) or call.captured.subject.span,
+            span_of_writes(list(under.writes)) or parts.joint.captured.subject.span,
             input=name,
         )
-    text = call.arguments[info.base.index]
+    text = arguments[info.base.index]
     detach_text = ".data" if info.has_own_version else ".detach()"
     text += detach_text if info.detached_after == 0 else ""
     for position, step in enumerate(info.chain, 1):
-        text = view_text(step, text, call.names)
+        text = view_text(step, text, names)
         text += detach_text if info.detached_after == position else ""
     return f"{text}.requires_grad_()"

@@ -8,18 +8,18 @@ from torch import Tensor
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes, saved_values
 from aotlens.capture.events import EventKind
+from aotlens.ir.render import Names
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
-from aotlens.runtime.call_text import CallText
 from aotlens.runtime.module_text import TextBuilder
 
 AUTOGRAD = "torch._C._autograd"
 
 
-def check_hooks(call: CallText) -> None:
+def check_hooks(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     """Write the check of the caller's hooks; Dynamo has its own guard for it."""
     reason = "saved-tensor hooks that are graph modules are part of the graphs"
-    builder, parts, captured = call.builder, call.parts, call.captured
+    captured = parts.joint.captured
     with builder.step("check saved-tensor hooks", reason):
         if captured.subject.frontend == "dynamo":
             return
@@ -35,7 +35,7 @@ def check_hooks(call: CallText) -> None:
                 builder.raise_if(f"{hooks_of_call} is not None", "ValueError", message)
             return
         hooks = parts.packing.hooks
-        pair = f"({call.names.object(hooks.pack, 'PACK')}, {call.names.object(hooks.unpack, 'UNPACK')})"
+        pair = f"({names.object(hooks.pack, 'PACK')}, {names.object(hooks.unpack, 'UNPACK')})"
         message = "the saved-tensor hooks must be the two graph modules that it was compiled with"
         builder.raise_if(f"{hooks_of_call} != {pair}", "ValueError", f"compiled `{name}`: {message}")
 
