@@ -47,7 +47,6 @@ def capture_direct(
 
     Returns what was captured, and the recording, to which later stages add nodes.
     """
-    effects = settings.side_effects
     subject = describe_subject(function, name)
     owned = module_tensors(function)
     paths, spec = flatten_with_path((args, kwargs))
@@ -55,15 +54,15 @@ def capture_direct(
     values = [*owned.values(), *(value for _, value in paths)]
     reachable = reachable_state(function, values)
     _reject_lazy_modules(subject, owned, reachable)
-    is_exported = effects is SideEffects.TRACED
+    is_exported = settings.side_effects is SideEffects.TRACED
     free_tensors = () if is_exported else captured_tensors(reachable, values)  # an export stores them
-    replay = SideEffectReplay(reachable, subject, effects)
+    replay = SideEffectReplay(reachable, subject)
 
     def run(recorder: Recorder, inputs: tuple[OpenInput, ...]) -> OutputWithUpdates:
         flat = [captured_input.argument for captured_input in inputs]
         tensors = dict(zip(owned, flat, strict=False))
         fake_args, fake_kwargs = pytree.tree_unflatten(flat[len(owned) : len(values)], spec)
-        arguments = [] if is_exported else list(_argument_contents((fake_args, fake_kwargs), signature))
+        arguments = list(_argument_contents((fake_args, fake_kwargs), signature))
         try:
             with (
                 without_new_cache_entries(recorder.nodes, reachable.caches),
@@ -74,7 +73,10 @@ def capture_direct(
         finally:
             changes = outer_changes(reachable, {id(argument) for argument in flat})
         _check_rebound(subject, rebound, is_exported)
-        return replay.with_updates(result, changes, arguments, () if is_exported else rebound)
+        if is_exported:
+            replay.leave_as_traced(changes)
+            return OutputWithUpdates(result)
+        return replay.with_updates(result, changes, arguments, rebound)
 
     slots = (
         *owned_slots(owned),
@@ -90,7 +92,7 @@ def capture_direct(
         captured,
         structure=replace(captured.structure, parameters=_parameters(signature, spec)),
         reachable=reachable,
-        side_effects=effects,
+        side_effects=settings.side_effects,
     )
     return captured, builder
 

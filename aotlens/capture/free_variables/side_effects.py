@@ -59,11 +59,9 @@ VALUES = (
 class SideEffectReplay:
     """The rebindings that repeat the changes of one recording."""
 
-    def __init__(self, state: ReachableState, subject: Subject, effects: SideEffects) -> None:
+    def __init__(self, state: ReachableState, subject: Subject) -> None:
         self._state = state
         self._subject = subject
-        self._effects = effects
-        self._left_as_recorded: list[Change] = []
 
     def with_updates(
         self,
@@ -80,8 +78,6 @@ class SideEffectReplay:
         self._check_hidden_state()
         every = (*changed_contents(arguments), *changes)
         pairs = [pair for change in every for pair in self._rebindings_of(change)]
-        for change in self._left_as_recorded:
-            change.source.set(change.now)
         known = {
             id(item.store): OuterObject(_box_name(item), None if item.expression else item.store)
             for item in (*arguments, *(self._state.contents if changes else ()))
@@ -96,7 +92,7 @@ class SideEffectReplay:
 
     def _check_hidden_state(self) -> None:
         advanced = [hidden for hidden in self._state.hidden_states if hidden.is_advanced]
-        if not advanced or self._effects is SideEffects.TRACED:
+        if not advanced:
             return
         for hidden in advanced:
             hidden.restore()
@@ -104,19 +100,24 @@ class SideEffectReplay:
         name = owner.__name__ if isinstance(owner, ModuleType) else self._state.name_of(owner)
         raise unsupported(case, self._subject.span, name=name)
 
-    def _rebindings_of(self, change: Change) -> list[tuple[Rebinding, Any]]:
-        """Return the rebindings that repeat a change, with their values; none for an exported graph."""
-        source = change.source
-        if self._effects is SideEffects.REPLAYED:
-            return list(self._repeated(source, change.now))
-        if contains_fake(change.now):
-            raise unsupported("export-side-effect", self._span_of(source), binding=source.description)
-        self._left_as_recorded.append(change)
-        return []
+    def leave_as_traced(self, changes: Sequence[Change]) -> None:
+        """Make the changes of a traced function, which its exported graph does not repeat.
 
-    def _repeated(self, source: Binding | Contents, now: Any) -> Iterator[tuple[Rebinding, Any]]:
+        Raises:
+            UnsupportedError: one of them stores a tensor of the recording.
+        """
+        for change in changes:
+            if contains_fake(change.now):
+                source = change.source
+                raise unsupported("export-side-effect", self._span_of(source), binding=source.description)
+        for change in changes:
+            change.source.set(change.now)
+
+    def _rebindings_of(self, change: Change) -> Iterator[tuple[Rebinding, Any]]:
+        """Yield the rebindings that repeat a change, with their values."""
+        source = change.source
         span, is_item = self._span_of(source), isinstance(source, Contents)
-        items = _changed_items(source, now)
+        items = _changed_items(source, change.now)
         if items is None:
             raise unsupported("side-effect", span, binding=source.description)
         is_argument = isinstance(source, Contents) and source.expression
