@@ -131,7 +131,7 @@ def test_the_report_shows_a_region_its_calls_and_what_each_call_keeps() -> None:
     assert [(kept.node, kept.bytes) for kept in found.saved if kept.bytes] == [("cos", 36)]
     (cosine,) = (kept.span for kept in found.saved if kept.bytes)
     assert cosine is not None
-    assert cosine.file.endswith("programs/higher_order.py")
+    assert cosine.file.endswith("programs/operators/higher_order.py")
 
 
 def test_branches_stand_in_the_text_as_functions_with_the_users_lines() -> None:
