@@ -252,13 +252,6 @@ def written_to_after_a_checkpointed_function_read_it(x: Tensor, factor: Tensor) 
     return y
 
 
-@cases(lambda: (leaf(3, 4), plain(3, 4)), unsupported="write-after-checkpoint")
-def written_to_after_a_checkpointed_function_without_being_needed(x: Tensor, shift: Tensor) -> Tensor:
-    y = checkpoint(lambda x: x.sin() + shift, x, use_reentrant=False)
-    shift.mul_(2)
-    return y
-
-
 @cases(lambda: (leaf(3, 4),), unsupported="write-after-checkpoint")
 def data_assigned_after_a_checkpointed_function_read_it(x: Tensor) -> Tensor:
     y = checkpoint(torch.sin, x, use_reentrant=False)

@@ -27,24 +27,25 @@ class CheckpointFrame:
     def __init__(self, recording: Recording, region: int) -> None:
         self._recording = recording
         self._region = region
-        self._arguments: list[tuple[Any, int, Origin | None]] = []
-        """Tensor arguments, each with its version; for those of a nested checkpoint also its origin."""
+        self._arguments: list[tuple[Any, int]] = []
+        self._inner_arguments: list[tuple[Any, int, Origin]] = []
         self._reads: dict[int, tuple[Storage, int, int]] = {}
-        """Storages from outside the region that it reads, by identity, each with the number of its writes and
-        of its metadata mutations at the first read."""
-        self._checked_calls = -1
-        """How many operators the user's code had called when no read storage had been written to."""
+        """Storages from outside the region that it reads, by node identity, each with the number of its
+        writes and of its metadata mutations at the read."""
+        self._changed: tuple[int, dict[int, Origin]] = -1, {}
+        """The number of calls at the last check, and the later writes to `_reads` that it found."""
 
     def save_arguments(self, arguments: Sequence[Any]) -> None:
         """Remember the tensor arguments with their versions: eager saves them, so later writes are errors."""
-        if torch.is_grad_enabled():
-            tensors = (arg for arg in arguments if isinstance(arg, torch.Tensor) and not arg.is_inference())
-            self._arguments += [(tensor, tensor._version, None) for tensor in tensors]
+        if not torch.is_grad_enabled():
+            return
+        tensors = (arg for arg in arguments if isinstance(arg, torch.Tensor) and not arg.is_inference())
+        self._arguments += [(tensor, tensor._version) for tensor in tensors]
 
     def save_inner_arguments(self, arguments: Sequence[Any]) -> None:
         """Remember the tensor arguments of a nested checkpoint after it has run."""
         tensors = (arg for arg in arguments if isinstance(arg, torch.Tensor) and arg.requires_grad)
-        self._arguments += [(tensor, tensor._version, self._recording.origin) for tensor in tensors]
+        self._inner_arguments += [(tensor, tensor._version, self._recording.origin) for tensor in tensors]
 
     def note_reads(self, args: Iterable[Any]) -> None:
         """Remember the storages that an operator of the region reads."""
@@ -53,31 +54,48 @@ class CheckpointFrame:
             if tracked is not None and not self._is_inside(tracked.storage.base):
                 storage = tracked.storage
                 counts = len(storage.writes), len(storage.metadata_mutations)
-                self._reads.setdefault(id(storage), (storage, *counts))
+                self._reads[id(self._recording.node_of(tensor))] = storage, *counts
 
-    def check(self) -> None:
-        """Check that the backward may recompute the region.
+    def check(self, node: Node) -> None:
+        """Check that the backward may recompute a value of this region.
 
         Raises:
             RuntimeError: an argument was written to since, as in eager.
-            UnsupportedError: a free variable, or an argument of a nested checkpoint, was written to since.
+            UnsupportedError: the value depends on a free variable, or on an argument of a nested
+                checkpoint, that was written to since.
         """
-        for tensor, version, nested in self._arguments:
-            if tensor._version == version:
-                continue
-            if nested is not None:
-                raise unsupported("write-in-nested-checkpoint", nested.location.innermost)
-            kind = f"[{tensor.dtype} {list(tensor.shape)}]"
-            raise RuntimeError(
-                f"{VERSION_ERROR}: {kind}, an argument of a checkpointed function, is at version "
-                f"{tensor._version}; expected version {version} instead"
+        for tensor, version in self._arguments:
+            if tensor._version != version:
+                kind = f"[{tensor.dtype} {list(tensor.shape)}]"
+                raise RuntimeError(
+                    f"{VERSION_ERROR}: {kind}, an argument of a checkpointed function, is at version "
+                    f"{tensor._version}; expected version {version} instead"
+                )
+        for tensor, version, origin in self._inner_arguments:
+            if tensor._version != version:
+                raise unsupported("write-in-nested-checkpoint", origin.location.innermost)
+        if self._changed[0] != len(self._recording.calls):
+            writes = ((node_id, _later_write(*read)) for node_id, read in self._reads.items())
+            self._changed = (
+                len(self._recording.calls),
+                {node_id: write for node_id, write in writes if write is not None},
             )
-        if self._checked_calls == len(self._recording.calls):
-            return
-        for read in self._reads.values():
-            if (written := _later_write(*read)) is not None:
-                raise unsupported("write-after-checkpoint", written.location.innermost)
-        self._checked_calls = len(self._recording.calls)
+        changed = self._changed[1]
+        written = self._first_write_upstream(node, changed) if changed else None
+        if written is not None:
+            raise unsupported("write-after-checkpoint", written.location.innermost)
+
+    def _first_write_upstream(self, node: Node, changed: dict[int, Origin]) -> Origin | None:
+        """Return the write to the first changed node that the value is computed from."""
+        todo, seen = [node], set[int]()
+        while todo:
+            source = todo.pop()
+            if id(source) in changed:
+                return changed[id(source)]
+            if id(source) not in seen and self._is_inside(source):
+                seen.add(id(source))
+                todo += source.inputs()
+        return None
 
     def _is_inside(self, node: Node) -> bool:
         mark = node.origin.checkpoint

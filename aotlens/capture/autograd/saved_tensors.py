@@ -57,19 +57,19 @@ class SavedValues:
         return fake
 
     @contextmanager
-    def recomputed(self, check: Callable[[], None]) -> Iterator[None]:
+    def recomputed(self, check: Callable[[Node], None]) -> Iterator[None]:
         """Save values in the block for recomputation: the backward reads them whatever is written since.
 
-        `check` is called before a value is read.
+        `check` is called with a value's node before it is read.
         """
         with torch.autograd.graph.saved_tensors_hooks(self.pack, partial(self._unpack_recomputed, check)):
             yield
 
-    def _unpack_recomputed(self, check: Callable[[], None], packed: Packed) -> Any:
-        """Return what autograd saved, which it detaches for its hooks, after a check."""
+    def _unpack_recomputed(self, check: Callable[[Node], None], packed: Packed) -> Any:
+        """Return what autograd saved, which it detaches for its hooks, for a check of its node."""
         tensor, node, _ = packed
         if node is not None:
-            check()
+            check(node)
         if node is not None and self.recording.node_of(tensor) is not node:
             self.recording.track(tensor, Storage(node, tensor))
         return tensor

@@ -153,3 +153,10 @@ def argument_of_the_reentrant_kind_written_to_after(x: Tensor, factor: Tensor) -
     y = checkpoint(torch.mul, x, factor, use_reentrant=True)
     factor.mul_(2)
     return y, x * 3
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "dynamic")
+def written_to_after_without_being_needed(x: Tensor, shift: Tensor) -> Tensor:
+    y = checkpoint(lambda x: x.sin() + shift, x, use_reentrant=False)
+    shift.mul_(2)
+    return y
