@@ -13,7 +13,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from tests.programs.program import Cases, leaf, plain, tape
+from tests.programs.program import Cases, Fixed, leaf, plain, tape
 
 cases = Cases("checkpointing")
 
@@ -160,3 +160,23 @@ def written_to_after_without_being_needed(x: Tensor, shift: Tensor) -> Tensor:
     y = checkpoint(lambda x: x.sin() + shift, x, use_reentrant=False)
     shift.mul_(2)
     return y
+
+
+class CountsCalls(nn.Module):
+    """The block reads a buffer that no gradient needs, and the model advances it after the block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.count = nn.Buffer(torch.zeros(()))
+
+    def block(self, x: Tensor) -> Tensor:
+        return self.linear(x) + self.count
+
+    def forward(self, x: Tensor) -> Any:
+        y = checkpoint(self.block, x, use_reentrant=False)
+        self.count.add_(1)
+        return y
+
+
+cases(lambda: (leaf(3, Fixed(4)),), "dynamo", "dynamic")(CountsCalls)
