@@ -10,10 +10,13 @@ from aotlens.policy import Policy
 
 
 class SideEffects(Enum):
-    """How side effects are handled: by a compilation, or in an exported graph."""
+    """How side effects are handled: by a compilation for many calls, for single calls, or in an exported
+    graph."""
 
     REPLAYED = "replayed"
     """Each call repeats them; side effects that cannot be repeated are rejected."""
+    FOR_ONE_CALL = "for one call"
+    """As above, but one that cannot be repeated makes the compilation valid for its own call only."""
     TRACED = "traced"
     """They happen during tracing; side effects that leak tensors of the recording are rejected."""
 

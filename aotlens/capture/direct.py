@@ -24,7 +24,7 @@ from aotlens.capture.modes import Settings
 from aotlens.capture.provenance.dynamo_nodes import located_call
 from aotlens.capture.provenance.frames import calling_frames, is_torch_file
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, FlatCall, OpenInput, Subject
+from aotlens.capture.records import Captured, CapturedTensor, FlatCall, OpenInput, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.symbols.int_inputs import can_be_symbol
 from aotlens.ir.origin import NO_ORIGIN
@@ -32,6 +32,7 @@ from aotlens.ir.slots import Buffer, FlatInput, FreeTensor, Parameter, SymIntInp
 from aotlens.model.report import Span
 from aotlens.options import SideEffects
 from aotlens.torch_api.dynamo.state import is_static_address
+from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
@@ -47,6 +48,7 @@ def capture_direct(
 
     Returns what was captured, and the recording, to which later stages add nodes.
     """
+    effects = settings.side_effects
     subject = describe_subject(function, name)
     owned = module_tensors(function)
     paths, spec = flatten_with_path((args, kwargs))
@@ -54,15 +56,15 @@ def capture_direct(
     values = [*owned.values(), *(value for _, value in paths)]
     reachable = reachable_state(function, values)
     _reject_lazy_modules(subject, owned, reachable)
-    is_exported = settings.side_effects is SideEffects.TRACED
-    free_tensors = () if is_exported else captured_tensors(reachable, values)  # an export stores them
-    replay = SideEffectReplay(reachable, subject)
+    free_tensors = _free_tensors(reachable, values, effects)
+    replay = SideEffectReplay(reachable, subject, effects)
 
     def run(recorder: Recorder, inputs: tuple[OpenInput, ...]) -> OutputWithUpdates:
         flat = [captured_input.argument for captured_input in inputs]
         tensors = dict(zip(owned, flat, strict=False))
         fake_args, fake_kwargs = pytree.tree_unflatten(flat[len(owned) : len(values)], spec)
-        arguments = list(_argument_contents((fake_args, fake_kwargs), signature))
+        watches = effects is not SideEffects.TRACED
+        arguments = list(_argument_contents((fake_args, fake_kwargs), signature)) if watches else []
         try:
             with (
                 without_new_cache_entries(recorder.nodes, reachable.caches),
@@ -72,11 +74,8 @@ def capture_direct(
                 result, rebound = _call(function, tensors, (fake_args, fake_kwargs), recorder)
         finally:
             changes = outer_changes(reachable, {id(argument) for argument in flat})
-        _check_rebound(subject, rebound, is_exported)
-        if is_exported:
-            replay.leave_as_traced(changes)
-            return OutputWithUpdates(result)
-        return replay.with_updates(result, changes, arguments, rebound)
+        _check_rebound(subject, rebound, effects)
+        return replay.with_updates(result, changes, arguments, rebound if watches else ())
 
     slots = (
         *owned_slots(owned),
@@ -91,8 +90,9 @@ def capture_direct(
     captured = replace(
         captured,
         structure=replace(captured.structure, parameters=_parameters(signature, spec)),
-        reachable=reachable,
-        side_effects=settings.side_effects,
+        reachable=reachable_state(function, values) if replay.single_use_reason else reachable,
+        side_effects=effects,
+        single_use_reason=replay.single_use_reason,
     )
     return captured, builder
 
@@ -115,6 +115,18 @@ def _argument_contents(trees: tuple[Any, Any], signature: inspect.Signature | No
         for path, container in containers_in((pytree.SequenceKey(index),), tree):
             name, expression = argument_name(path, signature), root + pytree.keystr(path[1:])
             yield Contents((name,), container, shallow_copy(container), expression=expression)
+
+
+def _free_tensors(
+    reachable: ReachableState, values: list[Any], effects: SideEffects
+) -> tuple[CapturedTensor, ...]:
+    """Return the free tensors to replace by fakes; an export stores them, and foreign fakes are rejected."""
+    if effects is SideEffects.TRACED:
+        return ()
+    free_tensors = captured_tensors(reachable, values)
+    if effects is SideEffects.REPLAYED:
+        return free_tensors
+    return tuple(free_tensor for free_tensor in free_tensors if type(free_tensor.tensor) is not FakeTensor)
 
 
 def _slot(name: str, index: int, value: Any, settings: Settings) -> FlatInput:
@@ -178,15 +190,15 @@ def _reject_lazy_modules(subject: Subject, owned: dict[str, Any], reachable: Rea
             raise unsupported("lazy-module", subject.span, module=name)
 
 
-def _check_rebound(subject: Subject, rebound: list[tuple[str, Any]], is_exported: bool) -> None:
+def _check_rebound(subject: Subject, rebound: list[tuple[str, Any]], effects: SideEffects) -> None:
     """Check that a call can bind what a module rebinds: its tensors, and attributes that its hooks rebind.
 
     Raises:
         UnsupportedError: the graph is exported without a wrapper, or a name has no tensor any more.
     """
     for fqn, now in rebound:
-        has_no_wrapper = is_exported and is_owned(subject.function, fqn)
-        if has_no_wrapper or not isinstance(now, torch.Tensor):
+        is_exported = effects is SideEffects.TRACED and is_owned(subject.function, fqn)
+        if is_exported or not isinstance(now, torch.Tensor):
             raise unsupported("module-rebinds-tensor", subject.span, name=fqn)
 
 

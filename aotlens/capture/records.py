@@ -340,6 +340,8 @@ class Captured:
     reachable: ReachableState = NOTHING_REACHABLE
     """The function's free variables before the run; empty behind Dynamo, which guards them itself."""
     side_effects: SideEffects = SideEffects.REPLAYED
+    single_use_reason: str = ""
+    """The side effect that a later call would not repeat, so that the compilation is for one call."""
     hooks: SavedTensorHooks | None = None
     """The caller's saved-tensor hooks, if both are graph modules."""
     has_hooks: bool = False

@@ -5,6 +5,7 @@ recompiled, unless the error is the call's own or `debug_assert` asks for the re
 """
 
 import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +17,11 @@ from aotlens.clock import COMPILING
 from aotlens.compiled import Compiled
 from aotlens.frontends.call_signature import autocast_dtypes, signature
 from aotlens.frontends.recompilation import CallCheck, call_check
-from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction
+from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction, SideEffects
 from aotlens.partition.graph_modules import default_partition, min_cut_rematerialization_partition
 from aotlens.pipeline import compile_direct
 from aotlens.runtime.module_call import ModuleSlot, absent_slots
 from aotlens.torch_api.aot import debug_assert
-from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.modes import (
     count_dispatch_modes,
     count_function_modes,
@@ -71,6 +71,7 @@ def compile_options(  # noqa: PLR0913 (functorch's arguments)
         policy=POLICIES.get(partition_fn, partition_fn),
         keep_input_mutations=keep_inference_input_mutations,
         decompositions=decompositions or {},
+        side_effects=SideEffects.FOR_ONE_CALL,
     )
 
 
@@ -102,6 +103,7 @@ class Entries:
         self._fn = fn
         self._options = options
         self._latest = Latest(_not_compiled)
+        self._has_warned = False
         self.compiled: dict[Any, Compiled] = {}
         self._known: dict[Any, Latest] = {}
         """For each compilation, what is needed to try it first."""
@@ -177,6 +179,7 @@ class Entries:
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Compiled:
         """Compile for these arguments, real or fake, and make it the latest entry."""
         call_key = key if key is not None else signature(self._fn, args, kwargs)
+        self._warn_recompiling(self.compiled.get(call_key))
         compiled = compile_direct(self._fn, args, kwargs, self._options)
         _reject_objects(compiled)
         fits = call_check(compiled, args, kwargs)
@@ -187,15 +190,24 @@ class Entries:
         self.compiled[call_key] = compiled
         return compiled
 
+    def _warn_recompiling(self, before: Compiled | None) -> None:
+        """Warn once if every call recompiles."""
+        changed = before.captured.single_use_reason if before is not None else ""
+        if before is not None and changed and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"`{before.captured.subject.name}` is recompiled at each call: it changes {changed}, which"
+                " it may read; store it in a tensor, or change it outside",
+                stacklevel=5,
+            )
+
 
 def _reject_objects(compiled: Compiled) -> None:
-    """Reject arguments whose state is not checked at each call, and free variables that are fake tensors.
+    """Reject arguments whose state is not checked at each call.
 
     Raises:
         AssertionError: with the words that programs look for.
     """
-    if any(type(captured_input.free_tensor) is FakeTensor for captured_input in compiled.captured.inputs):
-        raise unsupported("unexpected-fake", compiled.captured.subject.span)
     for flat_input in compiled.captured.flat_inputs:
         value = flat_input.argument
         if flat_input.is_tensor or flat_input.node is not None or isinstance(value, CHECKED_TYPES):

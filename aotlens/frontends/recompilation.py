@@ -28,6 +28,9 @@ def held_tensors(compiled: Compiled, fn: Any, leaves: list[Any]) -> HeldTensors:
 def call_check(compiled: Compiled, args: Any, kwargs: Any) -> CallCheck | None:
     """Return the check before a call; None where none is needed (the module text checks the module's
     tensors)."""
+    if compiled.captured.single_use_reason:
+        calls = iter((True,))
+        return lambda args, kwargs: next(calls, False)
     if not compiled.captured.reachable.bindings:
         return None
     free_variables_fit = free_variables_unchanged(compiled)

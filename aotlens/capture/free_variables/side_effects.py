@@ -35,6 +35,7 @@ from aotlens.capture.free_variables.state import (
 from aotlens.capture.free_variables.user_names import user_name, write_span
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, Subject
+from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import OuterObject
 from aotlens.model.report import Span
 from aotlens.options import SideEffects
@@ -59,9 +60,13 @@ VALUES = (
 class SideEffectReplay:
     """The rebindings that repeat the changes of one recording."""
 
-    def __init__(self, state: ReachableState, subject: Subject) -> None:
+    def __init__(self, state: ReachableState, subject: Subject, effects: SideEffects) -> None:
         self._state = state
         self._subject = subject
+        self._effects = effects
+        self._left_as_recorded: list[Change] = []
+        self.single_use_reason = ""
+        """The change that a later call would not repeat, and that stays as the recording left it."""
 
     def with_updates(
         self,
@@ -78,6 +83,8 @@ class SideEffectReplay:
         self._check_hidden_state()
         every = (*changed_contents(arguments), *changes)
         pairs = [pair for change in every for pair in self._rebindings_of(change)]
+        for change in self._left_as_recorded:
+            change.source.set(change.now)
         known = {
             id(item.store): OuterObject(_box_name(item), None if item.expression else item.store)
             for item in (*arguments, *(self._state.contents if changes else ()))
@@ -92,32 +99,35 @@ class SideEffectReplay:
 
     def _check_hidden_state(self) -> None:
         advanced = [hidden for hidden in self._state.hidden_states if hidden.is_advanced]
-        if not advanced:
-            return
         for hidden in advanced:
-            hidden.restore()
-        owner, case = advanced[0].owner, "iterator" if advanced[0].is_iterator else "python-random"
-        name = owner.__name__ if isinstance(owner, ModuleType) else self._state.name_of(owner)
-        raise unsupported(case, self._subject.span, name=name)
+            owner = hidden.owner
+            name = owner.__name__ if isinstance(owner, ModuleType) else self._state.name_of(owner)
+            if self._effects is SideEffects.REPLAYED:
+                for generator in advanced:
+                    generator.restore()
+                case = "iterator" if hidden.is_iterator else "python-random"
+                raise unsupported(case, self._subject.span, name=name)
+            self.single_use_reason = f"the state of `{name}`"
 
-    def leave_as_traced(self, changes: Sequence[Change]) -> None:
-        """Make the changes of a traced function, which its exported graph does not repeat.
-
-        Raises:
-            UnsupportedError: one of them stores a tensor of the recording.
-        """
-        for change in changes:
-            if contains_fake(change.now):
-                source = change.source
-                raise unsupported("export-side-effect", self._span_of(source), binding=source.description)
-        for change in changes:
-            change.source.set(change.now)
-
-    def _rebindings_of(self, change: Change) -> Iterator[tuple[Rebinding, Any]]:
-        """Yield the rebindings that repeat a change, with their values."""
+    def _rebindings_of(self, change: Change) -> list[tuple[Rebinding, Any]]:
+        """Return the rebindings that repeat a change, with their values; none if it stays as recorded."""
         source = change.source
+        if self._effects is not SideEffects.TRACED:
+            try:
+                return list(self._repeated(source, change.now))
+            except UnsupportedError:
+                is_argument = isinstance(source, Contents) and source.expression
+                if self._effects is SideEffects.REPLAYED or is_argument or contains_fake(change.now):
+                    raise
+                self.single_use_reason = source.description
+        elif contains_fake(change.now):
+            raise unsupported("export-side-effect", self._span_of(source), binding=source.description)
+        self._left_as_recorded.append(change)
+        return []
+
+    def _repeated(self, source: Binding | Contents, now: Any) -> Iterator[tuple[Rebinding, Any]]:
         span, is_item = self._span_of(source), isinstance(source, Contents)
-        items = _changed_items(source, change.now)
+        items = _changed_items(source, now)
         if items is None:
             raise unsupported("side-effect", span, binding=source.description)
         is_argument = isinstance(source, Contents) and source.expression
@@ -243,7 +253,7 @@ def check_backward_side_effects(captured: Captured, recorder: Recorder) -> None:
             that the function binds to another tensor.
     """
     changes = list(changes_in(captured.reachable))
-    if captured.side_effects is SideEffects.TRACED:
+    if captured.side_effects is not SideEffects.REPLAYED:
         changes = [change for change in changes if contains_fake(change.now)]
     for change in changes:
         change.source.restore()
