@@ -36,7 +36,7 @@ def holding(*values: Any, **changes: Any) -> Target:
     return replace(SAMPLE, partition=partition)
 
 
-def test_spares_of_a_loop_are_told_once() -> None:
+def test_savings_of_a_loop_are_reported_once() -> None:
     cause = span("cache.mul_(0.9)")
     value = replace(VALUE, saving=Saving("precision", 2 * MIB, "it is made f32", cause))
     assert found(holding(value, value), Limits(saved_bytes=1 << 40)) == [
@@ -52,7 +52,7 @@ def test_spares_of_a_loop_are_told_once() -> None:
     ]
 
 
-def test_a_small_spare_is_not_told() -> None:
+def test_a_small_saving_is_not_reported() -> None:
     assert found(holding(replace(VALUE, saving=Saving("mask", MIB - 1, "a mask")))) == []
     share = replace(VALUE, saving=Saving("mask", MIB, "a mask"))
     partition = replace(PARTITION, saved=(share,), saved_bytes=64 * MIB)

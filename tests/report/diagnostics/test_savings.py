@@ -1,4 +1,4 @@
-"""What could be spared of saved values: masks, precisions, values that no gradient depends on."""
+"""Possible savings in saved values: masks, precisions, values that no gradient depends on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ def target_of(function: Callable[..., Any], *args: Tensor, policy: str = "min-cu
     return compile_direct(function, args, {}, options).target()
 
 
-def spares(target: Target) -> list[tuple[str, int]]:
+def savings(target: Target) -> list[tuple[str, int]]:
     assert target.partition is not None
     return [(value.saving.kind, value.saving.bytes) for value in target.partition.saved if value.saving]
 
@@ -66,11 +66,11 @@ def test_a_mask_in_numbers_is_told_with_what_booleans_would_take() -> None:
     ],
 )
 def test_masks_under_the_policy_that_keeps_what_eager_keeps(mask: Callable[[Tensor], Tensor]) -> None:
-    found = spares(target_of(lambda x: (x.exp() * mask(x)).sum(), leaf(64, 64), policy="default"))
+    found = savings(target_of(lambda x: (x.exp() * mask(x)).sum(), leaf(64, 64), policy="default"))
     assert [kind for kind, _ in found] == ["mask"]
 
 
-def test_idiomatic_code_has_nothing_to_spare() -> None:
+def test_idiomatic_code_has_no_saving() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -84,12 +84,12 @@ def test_idiomatic_code_has_nothing_to_spare() -> None:
             return functional.cross_entropy(self.norm(self.head(self.body(x).flatten(1))), y)
 
     found = target_of(Net(), torch.randn(4, 3, 8, 8), torch.tensor([1, 2, 3, 4]))
-    assert spares(found) == []
+    assert savings(found) == []
 
 
 def test_sign_and_clamp_are_no_masks() -> None:
     found = target_of(lambda x: x.exp() * x.sign() * x.clamp(0, 1), leaf(64, 64), policy="default")
-    assert spares(found) == []
+    assert savings(found) == []
 
 
 def wide_scale(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def wide_scale(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
 
 def test_a_small_wide_argument_that_widens_all_is_told_at_the_operation_that_does() -> None:
     target = target_of(wide_scale, leaf(64, 64), leaf(64, 64), torch.randn(64), policy="default")
-    assert ("precision", 8192) in spares(target)
+    assert ("precision", 8192) in savings(target)
     found = [entry for entry in diagnose(target, LOW) if entry.code == "AL302"]
     assert [entry.related[0].message for entry in found] == ["the cause is here"]
     assert "computed from bf16 and converted to f32 together with a value of dtype f32" in found[0].message
@@ -109,7 +109,7 @@ def test_float64_that_comes_in_by_a_constant() -> None:
     def function(x: Tensor) -> Tensor:
         return (x * torch.ones(64, dtype=torch.float64)).exp().sin().sum()
 
-    assert spares(target_of(function, leaf(64, 64))) == [("precision", 16384)]
+    assert savings(target_of(function, leaf(64, 64))) == [("precision", 16384)]
 
 
 @pytest.mark.rotates
@@ -120,20 +120,20 @@ def test_long_chains() -> None:
             x = x.sin()
         return x.sum()
 
-    assert spares(target_of(function, leaf(8, 8), policy="default")) == [("precision", 256)] * 1200
+    assert savings(target_of(function, leaf(8, 8), policy="default")) == [("precision", 256)] * 1200
 
 
 def test_float64_that_was_asked_for_is_not_told() -> None:
     found = target_of(lambda x: x.exp().sin().sum(), torch.randn(64, 64).double().requires_grad_())
-    assert spares(found) == []
+    assert savings(found) == []
 
 
-def test_autocast_with_a_fused_attention_has_nothing_to_spare() -> None:
+def test_autocast_with_a_fused_attention_has_no_saving() -> None:
     def function(q: Tensor) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16):
             return functional.scaled_dot_product_attention(q, q, q).float().sum()
 
-    assert spares(target_of(function, leaf(1, 2, 16, 8))) == []
+    assert savings(target_of(function, leaf(1, 2, 16, 8))) == []
 
 
 class AsksForSizes(torch.autograd.Function):
@@ -256,7 +256,7 @@ class Convolutions(nn.Module):
 )
 def test_numbers_raise_no_false_alarm(model: type[nn.Module], given: Tensor) -> None:
     found = checked(model(), given)
-    assert spares(found) == []
+    assert savings(found) == []
     assert found.partition is not None
     assert found.partition.dead_values is not None
     assert found.partition.dead_values.endswith("3 times each: none changed no gradient")
