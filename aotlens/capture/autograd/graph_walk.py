@@ -60,13 +60,13 @@ def saved_values(node: Any) -> Iterator[Any]:
 
 
 def nodes_in_order(starts: Iterable[Any]) -> list[Any]:
-    """Return the starts and everything reachable from them in topological order.
+    """Return the starts, None left out, and everything reachable from them in topological order.
 
     Autograd's own numbers do not have this order: it makes the nodes of views again after a write.
     """
     finished: list[Any] = []
     seen: set[Any] = set()
-    waiting = [(start, False) for start in starts]
+    waiting = [(start, False) for start in starts if start is not None]
     while waiting:
         node, is_done = waiting.pop()
         if is_done:
