@@ -186,7 +186,10 @@ def _overlapping_written_back(meta: ViewAndMutationMeta) -> list[InputAliasInfo]
     return [
         info
         for info in meta.inputs
-        if info.base is not None and info.version_bumps and info.mutation_type is out_of_graph
+        if info.base is not None
+        and info.version_bumps
+        and info.mutation_type is out_of_graph
+        and not info.changes_metadata_only  # raised before the graphs
     ]
 
 
