@@ -39,7 +39,7 @@ class Body:
         self._storages = self._storages_of(self.arguments)
         """The storages of inputs and outputs, which no further output may share."""
         self._returns: type = tuple
-        """What the program returns: a tuple or a list of its outputs, or a tensor."""
+        """What the program returns: a tuple or a list (also of fx's kind) of its outputs, or a tensor."""
 
     def run(self, function: Callable[..., Any]) -> Any:
         """Run the function once, and return its result; call it with the recorder on the stack of modes.
@@ -105,7 +105,7 @@ class Body:
             nodes,
             outputs,
             returns_single=self._returns is torch.Tensor,
-            returns_list=self._returns is list and self.operator == FLEX_BACKWARD,
+            returns_list=issubclass(self._returns, list) and self.operator == FLEX_BACKWARD,
         )
 
     def writes(self) -> dict[int, Storage]:
