@@ -2,20 +2,18 @@
 
 import functools
 import gc
-import inspect
 import sys
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 
 from aotlens.capture.free_variables.containers import CONTAINERS, shallow_copy
 from aotlens.capture.free_variables.guards import PLAIN, is_same, same_items
-from aotlens.capture.free_variables.namespaces import MISSING, attributes_of
+from aotlens.capture.free_variables.namespaces import MISSING, attributes_of, filled_cells
 from aotlens.capture.free_variables.state import (
     Binding,
     CacheWrapper,
@@ -114,6 +112,10 @@ def initial_state(state: ReachableState) -> Iterator[None]:
             change.source.set(change.now)
 
 
+MOST_WRAPPERS = 4
+"""The maximum number of decorators to look through to find a cached function."""
+
+
 @contextmanager
 def without_new_cache_entries(recorded: list[Node], own: "Iterable[CacheWrapper[Any]]") -> Iterator[None]:
     """Clear the caches in `own`, and those of packages, that gained entries in the block."""
@@ -125,19 +127,30 @@ def without_new_cache_entries(recorded: list[Node], own: "Iterable[CacheWrapper[
         for cache, misses in before:
             if cache.cache_info().misses > misses:
                 cache.cache_clear()
-        recorded_codes = {
-            id(code) for node in recorded[first:] for code, _ in node.origin.location.frames
-        }  # hashing a code object costs more
-        for cache, code in _package_caches(len(sys.modules)).items():
-            if id(code) in recorded_codes:
+        frames = (frame for node in recorded[first:] for frame in node.origin.location.frames)
+        for code in {id(code): code for code, _ in frames}.values():  # hashing a code object costs more
+            for cache in _caches_of(code) if is_installed_file(code.co_filename) else ():
                 cache.cache_clear()
 
 
+@functools.lru_cache(maxsize=10_000)
+def _caches_of(code: CodeType) -> "tuple[CacheWrapper[Any], ...]":
+    """Return the caches around a function of a module or class, through decorators."""
+    owner: Any = _modules(len(sys.modules)).get(code.co_filename)
+    for name in code.co_qualname.split("."):
+        owner = vars(owner).get(name) if hasattr(owner, "__dict__") else None
+    return tuple(_caches_within(getattr(owner, "__func__", owner), code, MOST_WRAPPERS))
+
+
+def _caches_within(value: Any, code: CodeType, depth: int) -> "Iterator[CacheWrapper[Any]]":
+    if isinstance(value, CacheWrapper):
+        yield value
+    elif isinstance(value, FunctionType) and value.__code__ is not code and depth:
+        for _, cell in filled_cells(value):
+            yield from _caches_within(cell.cell_contents, code, depth - 1)
+
+
 @functools.lru_cache(maxsize=1)
-def _package_caches(module_count: int) -> "WeakKeyDictionary[CacheWrapper[Any], CodeType]":
-    """Return the caches of installed packages, each with its function's code, until a module is imported."""
-    caches = (value for value in gc.get_objects() if type(value) is CacheWrapper)
-    codes = ((cache, getattr(inspect.unwrap(cache), "__code__", None)) for cache in caches)
-    return WeakKeyDictionary(
-        {cache: code for cache, code in codes if code is not None and is_installed_file(code.co_filename)}
-    )
+def _modules(count: int) -> dict[str, Any]:
+    """Return the imported modules by file, cached while their number is the same."""
+    return {getattr(module, "__file__", None) or "": module for module in list(sys.modules.values())}

@@ -5,7 +5,7 @@ Dynamo's reason, then the fact that no graph of it was captured.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aotlens.capture.provenance.frames import is_first_party_file
@@ -40,7 +40,7 @@ ORDER: tuple[NotCompiledCause, ...] = (
 
 def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...]:
     """Return every record once, the most important first."""
-    of_dynamo = losses(collector, log)
+    of_dynamo = losses(collector, log, of_calls_in_eager(collector, log))
     records = [*collector.eager_graphs, *collector.eager_calls, *of_dynamo]
     known = {record.name for record in of_dynamo if record.cause in ("whole function", "skipped")}
     records += [record for record in _skipped_whole(collector, log) if record.name not in known]
@@ -54,9 +54,8 @@ def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...
     return tuple(sorted(dict.fromkeys(records), key=lambda record: ORDER.index(record.cause)))
 
 
-def losses(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...]:
+def losses(collector: Collector, log: DynamoLog, of_calls: Sequence[NotCompiled]) -> tuple[NotCompiled, ...]:
     """Return what Dynamo leaves in eager; a lone break is a whole function if nothing else of it was."""
-    of_calls = of_calls_in_eager(collector, log)
     known = {(record.name, record.span) for record in of_calls}
     limited = {record.name for record in of_calls if record.cause == "recompile limit"}
     whole = own_in_eager(collector)

@@ -50,7 +50,8 @@ def _observed(job: WhyJob) -> tuple[ScriptEnd, Report]:
     end = run_to_end(script, job.path)
     stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
     save_keys(job.path, log.listener.caches.known)
-    calls, records = of_calls_in_eager(collector, log), losses(collector, log)
+    calls = of_calls_in_eager(collector, log)
+    records = losses(collector, log, calls)
     dynamo = log.dynamo()
     if started.records or calls:
         dynamo = dynamo or Dynamo()
