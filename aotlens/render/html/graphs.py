@@ -11,8 +11,8 @@ from aotlens.view.tabs.drawn_graph.graph import (
     StageIndex,
     all_stages,
     fact_lines,
-    fates,
     node_listing,
+    partition_index,
     stage_title,
 )
 from aotlens.view.tabs.stages import (
@@ -75,7 +75,7 @@ def _box(box: Box) -> list[object]:
 
 def _fates(stage: Stage, target: Target) -> Json:
     """Return by position how a drawn node is marked: an input, saved, or recomputed."""
-    known = fates(target.partition)
+    known = partition_index(target.partition)
     marks: dict[str, object] = {}
     for position, node in enumerate(stage.nodes):
         if node.op == "placeholder":

@@ -10,7 +10,7 @@ from aotlens.model.report import Stage, StageNode, Target
 from aotlens.model.spans import line_text
 from aotlens.view.fold import fold
 from aotlens.view.quantities import counted, human_bytes
-from aotlens.view.tabs.drawn_graph.graph import fates
+from aotlens.view.tabs.drawn_graph.graph import partition_index
 from aotlens.view.tabs.drawn_graph.layers import counterpart_key
 
 __all__ = ["MOST_NODES", "Box", "graph_boxes"]
@@ -83,7 +83,9 @@ class _Boxes:
         return tuple(self._box(label, members) for label, members in lines.items() if len(members) > 1)
 
     def _box(self, label: str, positions: Sequence[int], inner: tuple[Box, ...] = ()) -> Box:
-        saved = fates(self.target.partition).saved if self.stage.name in ("joint", "forward") else {}
+        saved = (
+            partition_index(self.target.partition).saved if self.stage.name in ("joint", "forward") else {}
+        )
         names = (self.stage.nodes[position].name for position in positions)
         size = sum(value.bytes for name in names for value in saved.get(name, ()))
         facts = counted(len(positions), "node") + (f", saves {human_bytes(size)}" if size else "")

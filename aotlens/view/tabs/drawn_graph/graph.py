@@ -59,8 +59,8 @@ class StageIndex:
         return None if position is None else self.stage.nodes[position]
 
 
-class Fates:
-    """The partition's decision for each node."""
+class PartitionIndex:
+    """One partition with its saved and recomputed values by node."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -72,15 +72,15 @@ class Fates:
             self.recomputed.setdefault(again.node, []).append(again)
 
 
-_newest: list[Fates] = []
+_newest: list[PartitionIndex] = []
 
 
-def fates(partition: Partition | None) -> Fates:
-    """Return the fates; those of the newest partition are cached, since every key press reads them."""
+def partition_index(partition: Partition | None) -> PartitionIndex:
+    """Return the index of a partition; the newest is cached, since every key press reads it."""
     if partition is None:
-        return Fates(Partition("", (), (), 0))
+        return PartitionIndex(Partition("", (), (), 0))
     if not _newest or _newest[0].partition is not partition:
-        _newest[:] = [Fates(partition)]
+        _newest[:] = [PartitionIndex(partition)]
     return _newest[0]
 
 
@@ -140,7 +140,7 @@ def title_line(node: StageNode, target: Target) -> Line:
 def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[Line]:
     """Yield the node in one line, its fate at the partition, its origin and reason."""
     yield title_line(node, target)
-    known = fates(target.partition)
+    known = partition_index(target.partition)
     for saved in known.saved.get(node.name, ()):
         if index.stage.name in ("joint", "forward", "backward"):
             parts = (Part("   saved  ", "saved"), Part(f"{human_bytes(saved.bytes)}, {reason_text(saved)}"))

@@ -14,7 +14,7 @@ from aotlens.view.fold import fold
 from aotlens.view.names import bare_op
 from aotlens.view.quantities import human_bytes
 from aotlens.view.tabs.drawn_graph.drawing import GAP, TALL, Drawing, Edge, Neighbour, draw, natural_width
-from aotlens.view.tabs.drawn_graph.graph import StageIndex, fates, node_link
+from aotlens.view.tabs.drawn_graph.graph import StageIndex, node_link, partition_index
 from aotlens.view.tabs.drawn_graph.layers import counterpart_key
 from aotlens.view.tabs.tables.rows import Jump
 
@@ -82,7 +82,7 @@ class Neighbourhood:
             return ()
         after: tuple[Key, ...] = ()
         if stage == "forward" and partition is not None:
-            saved = fates(partition).saved.get(name)
+            saved = partition_index(partition).saved.get(name)
             uses = [use.node for use in saved[0].used_by] if saved else []
             after = tuple(("backward", use) for use in uses if self.node(("backward", use)))
         return (*((stage, user) for user in index.users(name)), *after)
