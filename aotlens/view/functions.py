@@ -74,10 +74,15 @@ def by_function(targets: Sequence[Target]) -> tuple[Function, ...]:
     functions: dict[tuple[str, str, int], list[Target]] = {}
     for target in targets:
         functions.setdefault(_function_key(target, starts), []).append(target)
-    return tuple(map(_function, functions.values()))
+    return tuple(_function(group) for group in functions.values())
 
 
 def _function(targets: list[Target]) -> Function:
+    """Group the targets of one function by graph: Dynamo compiles each graph of it under one frame number.
+
+    A target without one was compiled by the direct frontend, or its log does not number it. It counts as
+    another compilation of the first graph with its name.
+    """
     whole = next((target for target in targets if not target.is_resumed), targets[0])
     graphs: dict[object, list[Target]] = {}
     frames = {target.qualname: target.graph.frame for target in reversed(targets) if target.graph}

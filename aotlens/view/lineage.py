@@ -5,8 +5,10 @@ the chain.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Literal
 
 from aotlens.model.report import RecomputedValue, SavedValue, Stage, StageNode, Target
@@ -56,18 +58,12 @@ class Lineage:
 
     def parent(self, stage: str) -> str | None:
         """Return the stage that it was made from, without stages that changed nothing; None for the first."""
-        name = self.stages[stage].parent
-        while name is not None and name not in self.stages:
-            name = next(row.parent for row in self.target.stages if row.name == name)
-        return name
+        return next((name for name in self._made_from(stage) if name in self.stages), None)
 
     def unchanged(self, stage: str) -> tuple[str, ...]:
         """Return the stages between it and its parent that changed nothing."""
-        names, name = [], self.stages[stage].parent
-        while name is not None and name not in self.stages:
-            names.append(name)
-            name = next(row.parent for row in self.target.stages if row.name == name)
-        return tuple(reversed(names))
+        names = takewhile(lambda name: name not in self.stages, self._made_from(stage))
+        return tuple(reversed(tuple(names)))
 
     def nodes(self, stage: str) -> dict[str, StageNode]:
         if stage not in self._nodes:
@@ -76,11 +72,11 @@ class Lineage:
 
     def is_gradient(self, stage: str, name: str) -> bool:
         """Return True if the node belongs to the gradient of its origin, and is not the same computation."""
-        if not self._joints or self._joints[0] not in self._chain(stage):
+        if not self.joints or self.joints[0] not in self._chain(stage):
             return False
         return any(
             ancestor in self._differentiating
-            for ancestor in self._ancestors_of(stage, self._joints[0], (name,))
+            for ancestor in self._ancestors_of(stage, self.joints[0], (name,))
         )
 
     def steps(self, stage: str, name: str) -> tuple[Step, ...]:
@@ -91,7 +87,7 @@ class Lineage:
         """Return the node of one stage in another."""
         of_gradient = self.is_gradient(stage, name)
         shared = self._common(stage, other)
-        origin = self.parent(self._joints[0]) if self._joints and not of_gradient else None
+        origin = self.parent(self.joints[0]) if self.joints and not of_gradient else None
         start = origin if origin is not None and origin in self._chain(shared) else shared
         reached = self._descendants_of(start, other, self._ancestors_of(stage, start, (name,)))
         if not reached:
@@ -108,16 +104,22 @@ class Lineage:
         step = self.step(stage, name, other)
         return next(iter((*step.nodes, *step.gradient, *step.gradient_of)), None)
 
+    @cached_property
+    def joints(self) -> tuple[str, ...]:
+        """Return the joint program, and the programs that passes made of it."""
+        return tuple(name for name in self.stages if name.startswith("joint"))
+
     @property
-    def is_divided(self) -> bool:
-        """Return True if there is a partition, and so a fate for each node."""
-        return self.target.partition is not None and bool(self._joints)
+    def has_fates(self) -> bool:
+        """Return True if each joint node has a fate: not in inference, nor for a log without the joint
+        graph."""
+        return self.target.partition is not None and bool(self.joints)
 
     @cached_property
     def fates(self) -> dict[str, Fate]:
         """By node of the last joint program."""
         partition = self.target.partition
-        if partition is None or not self._joints:
+        if partition is None or not self.joints:
             return {}
         saved = {value.node: value for value in partition.saved}
         recomputed = {value.node: value for value in partition.recomputed}
@@ -129,36 +131,36 @@ class Lineage:
         }
         return {
             node.name: Fate(_side(node, sides), saved.get(node.name), recomputed.get(node.name))
-            for node in self.stages[self._joints[-1]].nodes
+            for node in self.stages[self.joints[-1]].nodes
             if node.op != "output"
         }
 
     # Following.
 
     @cached_property
-    def _joints(self) -> tuple[str, ...]:
-        """Return the joint program, and the programs that passes made of it."""
-        return tuple(name for name in self.stages if name.startswith("joint"))
-
-    @cached_property
     def _differentiating(self) -> frozenset[str]:
         """Return the nodes of the joint program that the program before it does not have."""
-        joint = self._joints[0]
+        joint = self.joints[0]
         comparison = compared(self.target, self.parent(joint) or joint, joint)
         unchanged = comparison.partners if comparison is not None else {}
         return frozenset(
             node.name for node in self.stages[joint].nodes if node.name not in unchanged and node.from_
         )
 
+    @cached_property
+    def _parents(self) -> dict[str, str | None]:
+        return {stage.name: stage.parent for stage in self.target.stages}
+
+    def _made_from(self, stage: str) -> Iterator[str]:
+        """Yield the stages that it was made from, the last one first, also those that changed nothing."""
+        name = self._parents[stage]
+        while name is not None:
+            yield name
+            name = self._parents[name]
+
     def _chain(self, stage: str) -> list[str]:
         """Return a stage and those that it was made from, back to the first."""
-        chain, current = [], stage
-        while True:
-            chain.append(current)
-            parent = self.parent(current)
-            if parent is None:
-                return chain
-            current = parent
+        return [stage, *(name for name in self._made_from(stage) if name in self.stages)]
 
     def _common(self, first: str, second: str) -> str:
         """Return the last stage that both were made from, or are."""

@@ -130,8 +130,7 @@ class StagesPane(Pane):
     def _real(self, stage: str) -> str:
         """Return the stage of the table's nodes: the joint program for the partition."""
         assert self.lineage is not None  # since a stage was chosen
-        joints = [name for name in self.lineage.stages if name.startswith("joint")]
-        return joints[-1] if stage == PARTITION and joints else stage
+        return self.lineage.joints[-1] if stage == PARTITION else stage
 
     def _alignment(self) -> Alignment | None:
         """Return the open stage beside its parent; None for the first and for the partition."""

@@ -80,7 +80,7 @@ def stage_names(lineage: Lineage) -> tuple[str, ...]:
     """Return the transforms in order: stages that change something, and the partition between joint and
     forward."""
     names = list(lineage.stages)
-    if lineage.is_divided and "forward" in names:
+    if lineage.has_fates and "forward" in names:
         names.insert(names.index("forward"), PARTITION)
     return tuple(names)
 
@@ -226,8 +226,7 @@ def call_text(node: StageNode, unsaid: frozenset[str] = frozenset()) -> str:
 def fate_listing(lineage: Lineage) -> Listing:
     """Return the joint program with the fate of each node."""
     home, fates = lineage.target.file, lineage.fates
-    joint = [name for name in lineage.stages if name.startswith("joint")][-1]
-    nodes = tuple(node for node in lineage.stages[joint].nodes if node.name in fates)
+    nodes = tuple(node for node in lineage.stages[lineage.joints[-1]].nodes if node.name in fates)
 
     def cells_of(node: StageNode) -> Cells:
         fate = fates[node.name]
@@ -278,13 +277,13 @@ def fate_reason(fate: Fate) -> str:
 
 def follow_lines(stage: str, name: str, lineage: Lineage) -> Iterator[Line]:
     """Yield one line for each stage: the name of `stage`'s node there; Enter leads to it."""
-    joint = [other for other in lineage.stages if other.startswith("joint")][-1:]
+    joint = lineage.joints[-1:]
     start = joint[0] if stage == PARTITION else stage
     seen = False
     for step in lineage.steps(start, name):
         yield from lineage_step_lines(step, stage, seen, lineage)
         seen = seen or bool(step.nodes)
-        if [step.stage] == joint and step.nodes and step.nodes[0] in lineage.fates:
+        if (step.stage,) == joint and step.nodes and step.nodes[0] in lineage.fates:
             yield fate_line(step.nodes[0], stage, lineage)
 
 

@@ -28,16 +28,16 @@ MODES = {"training": "train", "inference": "infer"}
 
 @dataclass(frozen=True, slots=True)
 class TargetRow:
-    """One line of the tree."""
+    """One row of the list: a function, one of its signatures, or a target of a log that was not read."""
 
     index: int
     """The target's index in the report; for a function with several signatures, that of the first."""
     branch: str = ""
     """The branch before a signature; empty for a function."""
     signatures: int = 0
-    """Of a function that has several."""
+    """The number of signatures; 0 for a row that stands for a single target."""
     listed: ListedTarget | None = None
-    """A target of a log whose graphs were not read; its `index` is its place after the report's targets."""
+    """A target of a log whose graphs were not read; its `index` continues after the report's targets."""
 
 
 def target_rows(report: Report) -> tuple[TargetRow, ...]:
@@ -66,7 +66,8 @@ def row_of(report: Report, index: int) -> int:
 
 
 def target_listing(report: Report) -> Listing:
-    """Functions and modules in the order in which they were captured, each with its input signatures."""
+    """Return functions and modules in the order of their capture, each with its input signatures; then the
+    targets of a log that were not read."""
     home = report.targets[0].span.file if report.targets and report.targets[0].span else None
 
     def cells_of(row: TargetRow) -> Cells:
