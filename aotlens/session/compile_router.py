@@ -21,7 +21,7 @@ from aotlens.frontends.compiled_module import compiled_module
 from aotlens.frontends.dynamo import compile_for_dynamo, with_user_options
 from aotlens.options import CompileOptions
 from aotlens.session.collector import Collector
-from aotlens.session.errors.attribution import attribute_errors, raise_if_eager_fails
+from aotlens.session.errors.attribution import attribute_errors, raise_eager_or_engine_error
 from aotlens.session.errors.failures import failure_of
 from aotlens.session.isolation import raised_by_caller
 from aotlens.torch_api.dynamo.state import (
@@ -139,12 +139,8 @@ class CompileRouter:
             if failed is not None:
                 # Outside of the handler, so that the function's own mistake is reported once.
                 if key in compiled.compiled:  # it compiled, so the call itself failed
-                    raise_if_eager_fails(failed, function, args, kwargs)
-                result = function(*args, **kwargs)
-                if self._is_error(failed):
-                    raise failed
-                self.collector.add_failure(failure_of(failed, self.collector.script))
-                self.collector.eager_calls.append(eager_call(function, failed))
+                    raise_eager_or_engine_error(failed, function, args, kwargs)
+                result = self._uncompiled_result(failed, function, args, kwargs)
             self.collector.count_call(id(compiled))
             return result
 
@@ -153,7 +149,20 @@ class CompileRouter:
             return compiled_module(function, routed, partial(self.direct, user_options=user_options))
         return routed
 
+    def _uncompiled_result(self, failed: Exception, function: Any, args: Any, kwargs: Any) -> Any:
+        """Return eager's result of a call that could not be compiled; raise the error if it ends the script.
+
+        Eager is called first, because its own error says more to the user than that of the engine.
+        """
+        result = function(*args, **kwargs)
+        if self._is_error(failed):
+            raise failed
+        self.collector.add_failure(failure_of(failed, self.collector.script))
+        self.collector.eager_calls.append(eager_call(function, failed))
+        return result
+
     def _merged(self, user_options: CompileOptions | None) -> CompileOptions:
+        """Return the user's options with the settings that the session decides."""
         ours = self.options
         return replace(
             user_options or ours,

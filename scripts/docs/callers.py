@@ -4,19 +4,23 @@ python -m scripts.docs.callers
 """
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 PAGE = Path("docs/architecture/callers.md")
 PRODUCT = ("aotlens", "tui", "lsp_server")
-MOST_CALLERS = 4
-"""More modules that use one name are counted."""
+TOOLS = ("scripts", "benchmarks")
+"""What uses the product beside the product itself: a change must keep them working as well."""
+MOST_CALLERS = 8
+"""The limit of modules that are listed for one name; more than that are counted by package."""
 INTRODUCTION = """# Who calls it
 
-For each file, what other packages import from it, and where. A name that is not listed is used within its
-package only, or through an object that a listed function returns. `python -m scripts.docs.callers` makes the
-page from the imports; what each file holds is on the page of its package ([index](index.md)).
+For each file, what other packages import from it, and where; `scripts/` and `benchmarks/` count as packages,
+tests do not. Where many modules import a name, each package has the number of its modules. A name that is not
+listed is used within its package only, or through an object that a listed function returns.
+`python -m scripts.docs.callers` makes the page from the imports; what each file holds is on the page of its
+package ([index](index.md)).
 """
 
 Callers = dict[str, dict[str, dict[str, list[str]]]]
@@ -34,9 +38,9 @@ def page() -> str:
 
 
 def callers() -> Callers:
-    """Return what the product's packages import from each other."""
+    """Return what the product's packages import from each other, and what the tools import from them."""
     uses: Callers = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    for path in sorted(path for folder in PRODUCT for path in Path(folder).rglob("*.py")):
+    for path in sorted(path for folder in PRODUCT + TOOLS for path in Path(folder).rglob("*.py")):
         for source, name in _imports(path):
             package = _package(source)
             if package is not None and package != _package(path):
@@ -79,9 +83,10 @@ def _names(names: dict[str, list[str]]) -> str:
 
 
 def _users(users: list[str]) -> str:
-    more = len(users) - MOST_CALLERS
-    shown = ", ".join(users[:MOST_CALLERS])
-    return f"{shown} and {more} more" if more > 0 else shown
+    if len(users) <= MOST_CALLERS:
+        return ", ".join(users)
+    packages = Counter(user.partition("/")[0] for user in users)
+    return ", ".join(f"{package} ({count})" for package, count in packages.items())
 
 
 if __name__ == "__main__":

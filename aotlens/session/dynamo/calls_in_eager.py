@@ -35,7 +35,7 @@ def of_calls_in_eager(collector: Collector, log: DynamoLog) -> tuple[NotCompiled
         records += [_of_state(name, site, entries), _of_own_skip(name, site, entries, log)]
         wrapped = [entry for entry in entries if entry.is_wrapped]
         if wrapped and (name, site) not in without_effect:
-            records.append(_of_group(name, site, wrapped, log))
+            records.append(_of_wrapped(name, site, wrapped, log))
     return tuple(record for record in records if record is not None)
 
 
@@ -96,46 +96,55 @@ def _record(
     )
 
 
-def _of_group(
+def _of_wrapped(
     name: str, site: Span | None, entries: Sequence[CompiledCallable], log: DynamoLog
 ) -> NotCompiled | None:
-    """Return the record of calls in eager; None if Dynamo reported no loss that explains them.
+    """Return the record of calls of torch's own modules; None if Dynamo reported no loss that explains them.
 
     Without one they hold no operator, as `Identity`, or functions were not called.
     """
     breaks = [facts for facts in log.listener.breaks if facts.wrapped]
     eager_calls = sum(map(_unexplained, entries))
-    is_limit = False
     ids = {id(entry.function) for entry in entries}
     own = next((facts for facts in breaks if facts.wrapped.keys() & ids), None)
     if own is not None and (eager_calls or own.effect == "error"):
-        reason, site = reason_of(own), own.span if own.is_traced else site
-    elif eager_calls == 0:
+        return _record(name, reason_of(own), own.span if own.is_traced else site, eager_calls, entries)
+    if eager_calls == 0:
         return None
-    elif skip := _own_skip(ids, log):
-        if not skip.is_loss:
-            return None
-        reason = _skip_words(skip)
-    elif alike := next((facts for facts in breaks if facts.caller == name), None):
-        reason = _reuse_words(alike, f"another `{name}`")
-    elif skipping := _skipping_call(breaks, log):
-        reason = (
+    if skip := _own_skip(ids, log):
+        return _record(name, _skip_words(skip), site, eager_calls, entries) if skip.is_loss else None
+    if reason := _earlier_skip_words(name, breaks, log):
+        return _record(name, reason, site, eager_calls, entries)
+    if reason := _shared_limit_words(log):
+        record = _record(name, reason, site, eager_calls, entries)
+        return replace(record, cause="recompile limit", code=CODES["recompile limit"])
+    if split := next((facts for facts in breaks if facts.effect == "graph split"), None):
+        return _record(name, _reuse_words(split, f"`{split.caller}`"), site, eager_calls, entries)
+    return None
+
+
+def _earlier_skip_words(name: str, breaks: Sequence[BreakFacts], log: DynamoLog) -> str:
+    """Return the reason if another module made Dynamo give up the wrapper for this one too; else empty."""
+    if alike := next((facts for facts in breaks if facts.caller == name), None):
+        return _reuse_words(alike, f"another `{name}`")
+    if skipping := _skipping_call(breaks, log):
+        return (
             f"after {skipping} Dynamo skips all modules of torch's own that are compiled by themselves;"
             " compile a module of your own that holds it, or call `torch.compiler.reset()` before"
         )
-    elif limit := next(filter(_is_of_wrapper, log.listener.losses), None):
-        is_limit = True
-        reason = (
-            "all modules of torch's own that are compiled by themselves share one limit of compilations"
-            f" ({limit_words(limit.message)}), and it was reached; raise it, or compile a module of your own"
-            " that holds them"
-        )
-    elif split := next((facts for facts in breaks if facts.effect == "graph split"), None):
-        reason = _reuse_words(split, f"`{split.caller}`")
-    else:
-        return None
-    record = _record(name, reason, site, eager_calls, entries)
-    return replace(record, cause="recompile limit", code=CODES["recompile limit"]) if is_limit else record
+    return ""
+
+
+def _shared_limit_words(log: DynamoLog) -> str:
+    """Return the reason if the modules of torch's own reached the wrapper's limit together; else empty."""
+    limit = next(filter(_is_of_wrapper, log.listener.losses), None)
+    if limit is None:
+        return ""
+    return (
+        "all modules of torch's own that are compiled by themselves share one limit of compilations"
+        f" ({limit_words(limit.message)}), and it was reached; raise it, or compile a module of your own"
+        " that holds them"
+    )
 
 
 def _reuse_words(facts: BreakFacts, broken: str) -> str:

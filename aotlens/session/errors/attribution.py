@@ -6,7 +6,7 @@ line and shows whether eager fails too.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from torch import fx
 
@@ -15,7 +15,7 @@ from aotlens.errors import DYNAMO_FRAMES, AotlensError
 from aotlens.session.dynamo.errors import ALONE
 from aotlens.session.isolation import isolated, raised_by_caller
 
-__all__ = ["attribute_errors", "raise_if_eager_fails"]
+__all__ = ["attribute_errors", "raise_eager_or_engine_error"]
 
 
 def attribute_errors(compiled: Callable[..., Any], graph: fx.GraphModule) -> Callable[..., Any]:
@@ -36,8 +36,13 @@ def attribute_errors(compiled: Callable[..., Any], graph: fx.GraphModule) -> Cal
     return call
 
 
-def raise_if_eager_fails(error: Exception, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-    """Raise the function's own error on these arguments, or else this one, the engine's."""
+def raise_eager_or_engine_error(
+    error: Exception, function: Callable[..., Any], args: Any, kwargs: Any
+) -> NoReturn:
+    """Call the function in eager and raise its own error.
+
+    If it raises none, only the engine fails, and its `error` is raised.
+    """
     function(*args, **kwargs)
     setattr(error, ALONE, True)
     raise error

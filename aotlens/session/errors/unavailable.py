@@ -26,15 +26,17 @@ NO_GPU = (
 EMULATED_GPU = "aotlens_gpu"
 """Set on an error that left a script for which a GPU was emulated: the GPU's name."""
 
-VALUES = {
+READ_BY_OPERATORS = {
     "aten._local_scalar_dense.default": "a number from a tensor (`.item()`, `float()`, `if`, a format)",
     "aten.equal.default": "whether two tensors are equal",
     "aten.allclose.default": "whether two tensors are close",
     "aten.is_nonzero.default": "whether a tensor is true",
 }
-NO_VALUE = {
+"""Operators whose output depends on values, with what the script wanted to read."""
+
+READ_BY_MESSAGES = {
     ".numpy() is not supported": "an array of a tensor's values (`.numpy()`)",
-    "format string passed to FakeTensor": VALUES["aten._local_scalar_dense.default"],
+    "format string passed to FakeTensor": READ_BY_OPERATORS["aten._local_scalar_dense.default"],
     "Can't pickle local object 'WeakValueDictionary": "a tensor's memory, to save it",
     "data is not allocated yet": "a tensor's memory",
     "Cannot access data pointer of Tensor": "a tensor's memory",
@@ -43,7 +45,9 @@ NO_VALUE = {
 
 
 def missing_gpu_reason(error: BaseException, script: str) -> str:
-    """Return the rest of a sentence that begins with the location; empty for other errors."""
+    """Return why the line needs a GPU, as the rest of a sentence that begins with the location; empty for
+    other errors.
+    """
     torch: Any = sys.modules.get("torch")
     if torch is None or torch.cuda.is_available():
         return ""
@@ -64,20 +68,24 @@ def missing_gpu_reason(error: BaseException, script: str) -> str:
 
 
 def missing_value_reason(error: BaseException) -> str:
-    """Return the rest of a sentence that begins with the location; empty for other errors."""
+    """Return why fake tensors cannot run the line, as the rest of a sentence; empty for other errors.
+
+    The sentence begins with the location. torch raises a type of its own where it knows that an output
+    depends on values, and only messages where Python or a kernel reads a fake tensor's memory.
+    """
     for cause in _causes(error):
         name = type(cause).__name__
         if name in ("DataDependentOutputException", "DynamicOutputShapeException"):
             op = str(cause.args[0]) if cause.args else "an operator"
             sizes = f"the sizes that `{op}` gives, which depend on data"
             if name.startswith("Dynamic"):
-                return f"needs {sizes}, and {_WITHOUT_FAKE}"
-            return _without_memory(VALUES.get(op, f"the output of `{op}`, which depends on values"))
+                return f"needs {sizes}, and {_FAKE_HAS_NO_VALUES}"
+            return _needs_value(READ_BY_OPERATORS.get(op, f"the output of `{op}`, which depends on values"))
         if (match := _NO_KERNEL.search(str(cause))) is not None:
             return f"runs `{match[1]}`, which torch does not support on fake tensors; leave --fake out"
-        for words, what in NO_VALUE.items():
+        for words, what in READ_BY_MESSAGES.items():
             if words in str(cause):
-                return _without_memory(what)
+                return _needs_value(what)
     return ""
 
 
@@ -87,13 +95,13 @@ def without_fake_option(message: str) -> str:
     return message.replace("under --fake tensors", "fake tensors").replace("leave --fake out", "add --real")
 
 
-_WITHOUT_FAKE = "under --fake tensors have no values; leave --fake out"
+_FAKE_HAS_NO_VALUES = "under --fake tensors have no values; leave --fake out"
 _NO_KERNEL = re.compile(r"Could not run '([\w:.]+)' with arguments from the '\w*Meta' backend")
 """Torch's message for an operator that cannot run on fake tensors."""
 
 
-def _without_memory(what: str) -> str:
-    return f"needs {what}, and {_WITHOUT_FAKE}, or guard the line (print `loss.shape`, not the loss)"
+def _needs_value(what: str) -> str:
+    return f"needs {what}, and {_FAKE_HAS_NO_VALUES}, or guard the line (print `loss.shape`, not the loss)"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -52,10 +52,10 @@ def run_job(job: TrialJob) -> dict[str, Any]:
     recorder.finish()
     reference, comparison = Path(job.reference), None
     if job.is_eager:
-        reference.write_bytes(pickle.dumps((recorder.leaves, recorder.calls)))
+        reference.write_bytes(pickle.dumps((recorder.entries, recorder.calls)))
     else:
-        leaves, calls = pickle.loads(reference.read_bytes())
-        comparison = encode_record(compare_runs(Recorder(leaves, calls), recorder))
+        entries, calls = pickle.loads(reference.read_bytes())
+        comparison = encode_record(compare_runs(Recorder(entries, calls), recorder))
     dynamo = log.dynamo()
     return {
         "exit_code": end.exit_code,

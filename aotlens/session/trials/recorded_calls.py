@@ -35,14 +35,32 @@ TOLERANCES = {
 DIFFERENT = float("inf")
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedTensor:
+    """A tensor as a call left it."""
+
+    facts: str
+    """Dtype, shape, device and `requires_grad`, which must be equal in both runs."""
+    values: Tensor | None
+    """A flat sample on the CPU; None where the limit is reached, or a layout has no flat values."""
+
+
+Entry = RecordedTensor | tuple[str, object] | str
+"""A tensor; the type and value of a plain value; the type of anything else, for a container with its keys or
+length.
+"""
+
+
 @dataclass(slots=True)
 class Recorder:
     """Records while the script runs; mutable."""
 
-    leaves: dict[str, Any] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
     """By function, number of the call, and path within its output."""
     calls: dict[str, int] = field(default_factory=dict)
+    """By function."""
     bytes: int = 0
+    """The size of all recorded values, for `MOST_BYTES`."""
     modules: dict[str, nn.Module] = field(default_factory=dict)
     inputs: dict[str, Tensor] = field(default_factory=dict)
     """Leaf tensors of the caller, whose gradients are read at the end."""
@@ -74,53 +92,53 @@ class Recorder:
             finally:
                 self._is_inside = False
             index = self.calls[name] = self.calls.get(name, 0) + 1
-            self._keep(f"{name} call {index}: output", output)
+            self._record(f"{name} call {index}: output", output)
             for position, (tensor, version) in enumerate(zip(tensors, versions, strict=True)):
                 if _version(tensor) != version:
-                    self._keep(f"{name} call {index}: argument {position}", tensor)
+                    self._record(f"{name} call {index}: argument {position}", tensor)
                 if tensor.is_leaf and tensor.requires_grad:
                     self.inputs[f"{name} call {index}: gradient of argument {position}"] = tensor
             return output
 
         return recorded
 
-    def _keep(self, path: str, value: Any) -> None:
+    def _record(self, path: str, value: Any) -> None:
         if isinstance(value, Tensor):
-            self._keep_tensor(path, value)
+            self._record_tensor(path, value)
         elif isinstance(value, dict):
-            self.leaves[path] = f"{type(value).__name__} of {[str(key) for key in value]}"
+            self.entries[path] = f"{type(value).__name__} of {[str(key) for key in value]}"
             for key, entry in value.items():
-                self._keep(f"{path}[{key!r}]", entry)
+                self._record(f"{path}[{key!r}]", entry)
         elif isinstance(value, list | tuple):
-            self.leaves[path] = f"{type(value).__name__} of {len(value)}"
+            self.entries[path] = f"{type(value).__name__} of {len(value)}"
             for index, entry in enumerate(value):
-                self._keep(f"{path}[{index}]", entry)
+                self._record(f"{path}[{index}]", entry)
         elif value is None or isinstance(value, bool | int | float | str):
-            self.leaves[path] = (type(value).__name__, value)
+            self.entries[path] = (type(value).__name__, value)
         else:
-            self.leaves[path] = type(value).__name__
+            self.entries[path] = type(value).__name__
 
-    def _keep_tensor(self, path: str, tensor: Tensor) -> None:
+    def _record_tensor(self, path: str, tensor: Tensor) -> None:
         facts = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.device} requires_grad={tensor.requires_grad}"
         values = None
         if self.bytes < MOST_BYTES and tensor.layout == torch.strided and not tensor.is_quantized:
             with torch.no_grad():
                 flat = tensor.detach().reshape(-1)
                 step = max(1, -(-flat.numel() // MOST_ELEMENTS))
-                values = flat[::step].to("cpu", copy=True).clone()
+                values = flat[::step].to("cpu", copy=True)
             self.bytes += values.numel() * values.element_size()
-        self.leaves[path] = {"facts": facts, "values": values}
+        self.entries[path] = RecordedTensor(facts, values)
 
     def finish(self) -> None:
         """Record parameters, buffers and gradients at the end of the script."""
         for name, module in self.modules.items():
             for key, tensor in (*module.named_parameters(), *module.named_buffers()):
-                self._keep_tensor(f"{name}: {key}", tensor)
+                self._record_tensor(f"{name}: {key}", tensor)
                 if tensor.grad is not None:
-                    self._keep_tensor(f"{name}: gradient of {key}", tensor.grad)
+                    self._record_tensor(f"{name}: gradient of {key}", tensor.grad)
         for name, tensor in self.inputs.items():
             if tensor.grad is not None:
-                self._keep_tensor(name, tensor.grad)
+                self._record_tensor(name, tensor.grad)
 
 
 def _version(tensor: Tensor) -> int:
@@ -132,7 +150,7 @@ class Comparison:
     """A run compared with the eager one."""
 
     errors: dict[str, float]
-    """By leaf, the largest error over its tolerance; infinite if shape, type or value differ."""
+    """By entry, the largest error over its tolerance; infinite if shape, type or value differ."""
     calls: int
     """Calls whose outputs were compared."""
     tensors: int
@@ -146,25 +164,27 @@ def compare_runs(reference: Recorder, recorder: Recorder) -> Comparison:
     unmatched = sorted((set(reference.calls) | set(recorder.calls)) - both)
     errors = {f"{name} calls": DIFFERENT for name in both if reference.calls[name] != recorder.calls[name]}
     tensors = 0
-    for path, expected in reference.leaves.items():
+    for path, expected in reference.entries.items():
         if path.startswith(tuple(f"{name} call " for name in unmatched)):
             continue
-        actual = recorder.leaves.get(path)
+        actual = recorder.entries.get(path)
         errors[path] = DIFFERENT if actual is None else _error(actual, expected)
-        tensors += isinstance(expected, dict)
+        tensors += isinstance(expected, RecordedTensor)
     calls = sum(reference.calls[name] for name in both)
     return Comparison(errors, calls, tensors, tuple(unmatched))
 
 
-def _error(actual: Any, expected: Any) -> float:
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        if actual["facts"] != expected["facts"]:
-            return DIFFERENT
-        if actual["values"] is None or expected["values"] is None:
-            return 0.0 if actual["values"] is expected["values"] else DIFFERENT
-        return _tensor_error(actual["values"], expected["values"])
-    if isinstance(expected, tuple) and isinstance(actual, tuple) and expected[0] == actual[0] == "float":
-        return _tensor_error(torch.tensor(actual[1]), torch.tensor(expected[1]))
+def _error(actual: Entry, expected: Entry) -> float:
+    """Return the error over its tolerance: numbers have one, everything else is equal or different."""
+    match actual, expected:
+        case RecordedTensor(), RecordedTensor():
+            if actual.facts != expected.facts:
+                return DIFFERENT
+            if actual.values is None or expected.values is None:
+                return 0.0 if actual.values is expected.values else DIFFERENT
+            return _tensor_error(actual.values, expected.values)
+        case ("float", actual_number), ("float", expected_number):
+            return _tensor_error(torch.tensor(actual_number), torch.tensor(expected_number))
     return 0.0 if actual == expected else DIFFERENT
 
 
