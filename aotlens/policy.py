@@ -42,7 +42,7 @@ _AMOUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>%|[KMG]?I?B)?", re.I
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class MemoryBudget:
     """The most that may be saved: bytes, or a fraction of what `default` would save.  One of the two is
     set."""
 
@@ -51,7 +51,7 @@ class Budget:
     """From 0 to 1."""
 
     @classmethod
-    def parse(cls, text: str) -> "Budget":
+    def parse(cls, text: str) -> "MemoryBudget":
         """`0.5` and `50%` are fractions; `1048576`, `64MiB`, `1.5GB` are bytes.
 
         Raises:
@@ -96,7 +96,7 @@ class Policy:
 
     base: Base = "min-cut"
     overrides: tuple[Override, ...] = ()
-    budget: Budget | None = None
+    budget: MemoryBudget | None = None
     """Set when `base` is `budget`."""
     chooser: str | None = None
     """The user's function over one value, as `FILE.py::NAME`."""
@@ -108,7 +108,7 @@ class Policy:
 
     @classmethod
     def parse(cls, terms: str | Iterable[str], budget: str | None = None) -> "Policy":
-        """Parse a policy from its text form, or from several terms; `budget` as in `Budget.parse`.
+        """Parse a policy from its text form, or from several terms; `budget` as in `MemoryBudget.parse`.
 
         Raises:
             UserError: a term that is none of `FORMS`; two bases; a budget with another base; two overrides of
@@ -120,13 +120,13 @@ class Policy:
             for word in term.split(",")
         ]
         bases: list[Base] = []
-        policy = cls(budget=Budget.parse(budget) if budget is not None else None)
+        policy = cls(budget=MemoryBudget.parse(budget) if budget is not None else None)
         for word in words:
             if word in BASES:
                 bases.append(word)
             elif word.startswith("budget="):
                 bases.append("budget")
-                policy = replace(policy, budget=Budget.parse(word.removeprefix("budget=")))
+                policy = replace(policy, budget=MemoryBudget.parse(word.removeprefix("budget=")))
             else:
                 policy = _with_term(policy, word)
         return _with_base(policy, list(dict.fromkeys(bases)))

@@ -254,14 +254,15 @@ def _run(words: Sequence[str], warm: tuple[Any, Any]) -> None:
 
 
 def _serve_traces(warm: tuple[Any, Any], *arguments: str) -> NoReturn:
-    from aotlens.session.held import further
+    from aotlens.session.held import question_trace
     from aotlens.worker.process import take_over_stdio
-    from aotlens.worker.server import PARALLEL, Server, serve
+    from aotlens.worker.requests import PARALLEL
+    from aotlens.worker.server import Server, serve
 
     trace, hello = warm
     reading, writing = take_over_stdio()
     parallel = int(arguments[0]) if arguments else PARALLEL
-    server = Server(trace, writing, parallel, further)
+    server = Server(trace, writing, parallel, question_trace)
     sys.exit(serve(server, replace(hello, pid=os.getpid()), reading))
 
 

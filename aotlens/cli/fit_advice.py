@@ -11,13 +11,13 @@ from aotlens.errors import UserError
 from aotlens.model.fit import Fit, FitPlan
 from aotlens.model.report import Report
 from aotlens.model.spans import is_users_own
-from aotlens.policy import Budget
+from aotlens.policy import MemoryBudget
 from aotlens.view.quantities import counted
 from aotlens.view.step_memory.advice import plan_words
 
 if TYPE_CHECKING:
     from aotlens.fit.advice.search import Advised
-    from aotlens.fit.advice.target import Goal, Target
+    from aotlens.fit.advice.target import Goal, PeakTarget
     from aotlens.fit.job import FitJob
 
 __all__ = ["add_advice_arguments", "check_fix", "misses_target", "tested_advice", "with_advice", "write_plan"]
@@ -52,10 +52,10 @@ def check_fix(arguments: argparse.Namespace) -> None:
         )
 
 
-def target_size(text: str) -> Budget:
+def target_size(text: str) -> MemoryBudget:
     """Parse bytes or a fraction of the peak."""
     try:
-        return Budget.parse(text)
+        return MemoryBudget.parse(text)
     except UserError as error:
         raise argparse.ArgumentTypeError(
             f"{text!r} is neither a size (`24GiB`) nor a fraction of the peak (`75%`)"
@@ -75,7 +75,7 @@ def with_advice(
         return report, None
     from aotlens.fit.advice.target import Goal
 
-    goal = Goal(_target(arguments, fit), arguments.advise or not arguments.target)
+    goal = Goal(_peak_target(arguments, fit), arguments.advise or not arguments.target)
     advised, texts = tested_advice(job, fit, goal)
     report = replace(report, fit=replace(fit, advice=advised.advice, plan=advised.plan))
     originals = {file: texts[file] for file in advised.texts}
@@ -103,17 +103,18 @@ def tested_advice(job: "FitJob", fit: Fit, goal: "Goal") -> "tuple[Advised, Mapp
     return advised, texts
 
 
-def _target(arguments: argparse.Namespace, fit: Fit) -> "Target | None":
-    from aotlens.fit.advice.target import Target
+def _peak_target(arguments: argparse.Namespace, fit: Fit) -> "PeakTarget | None":
+    """Return what `--target` asks for; without it, the capacity of a GPU that the step exceeds."""
+    from aotlens.fit.advice.target import PeakTarget
 
-    budget: Budget | None = arguments.target
+    budget: MemoryBudget | None = arguments.target
     if budget is None:
         if fit.fits is not None and not fit.fits.ok:
-            return Target(fit.fits.capacity_bytes, is_reserved=True)
+            return PeakTarget(fit.fits.capacity_bytes, is_reserved=True)
         return None
     if budget.size_bytes is not None:
-        return Target(budget.size_bytes)
-    return Target(int(fit.step_peak_bytes * (budget.fraction or 0)))
+        return PeakTarget(budget.size_bytes)
+    return PeakTarget(int(fit.step_peak_bytes * (budget.fraction or 0)))
 
 
 def misses_target(fit: Fit | None, arguments: argparse.Namespace) -> bool:
@@ -122,7 +123,7 @@ def misses_target(fit: Fit | None, arguments: argparse.Namespace) -> bool:
         return False
     if fit.plan is not None:
         return not fit.plan.is_reached
-    target = _target(arguments, fit)
+    target = _peak_target(arguments, fit)
     return target is not None and fit.step_peak_bytes > target.size_bytes
 
 
@@ -137,7 +138,7 @@ def write_plan(edits: EditedFiles | None, plan: FitPlan | None, arguments: argpa
     elif edits is None:
         say(f"aotlens: nothing is written: {plan_words(plan)}")
     elif not plan.is_reached:
-        reachable = Budget(size_bytes=plan.peak_bytes)
+        reachable = MemoryBudget(size_bytes=plan.peak_bytes)
         nearest = f"; --target {reachable} would write these edits" if arguments.target else ""
         say(f"aotlens: nothing is written: the target is not reached{nearest}")
     else:

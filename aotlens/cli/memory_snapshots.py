@@ -16,7 +16,7 @@ from aotlens.cli.fit_advice import tested_advice
 from aotlens.cli.targets import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.errors import UserError
-from aotlens.fit.advice.target import Goal, Target
+from aotlens.fit.advice.target import Goal, PeakTarget
 from aotlens.fit.failure_match import failing_devices, match_failure
 from aotlens.fit.job import FIT_CHILD, FitJob
 from aotlens.fit.snapshot_child import read_in_child
@@ -98,7 +98,7 @@ def _with_edits(match: FailureMatch, job: FitJob, fit: Fit) -> tuple[FailureMatc
     """Add the cheapest edits that leave room for what the prediction does not explain; return their diff."""
     if match.failed_bytes is None or match.step_bytes <= match.target_bytes:
         return match, ""
-    goal = Goal(Target(match.target_bytes, is_reserved=True), is_whole=False)
+    goal = Goal(PeakTarget(match.target_bytes, is_reserved=True), is_whole=False)
     advised, texts = tested_advice(job, fit, goal)
     originals = {file: texts[file] for file in advised.texts}
     diff = EditedFiles(originals, advised.texts).diff if advised.texts else ""

@@ -63,7 +63,8 @@ class _Compilations:
 
     def _on_dynamo(self, begins: bool) -> None:
         self._on_busy(begins)
-        self._on_stage("Dynamo" if begins else self._stage)
+        if begins:
+            self._on_stage("Dynamo")
 
     def _on_busy(self, begins: bool) -> None:
         self._depth = max(0, self._depth + (1 if begins else -1))

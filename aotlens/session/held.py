@@ -19,7 +19,7 @@ from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import TraceRequest
 from aotlens.worker.requests import ProgressFunction, Trace
 
-__all__ = ["further", "hold"]
+__all__ = ["hold", "question_trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ _TRACES: list[HeldTrace] = []
 
 
 def hold(compiled: Sequence[Compiled], options: CompileOptions, files: tuple[str, ...]) -> None:
-    """Keep the targets of this process's trace for `further`."""
+    """Hold the targets of this process's trace for `question_trace`."""
     _TRACES[:] = [HeldTrace(tuple(compiled), options, files)]
 
 
-def further() -> Trace | None:
+def question_trace() -> Trace | None:
     """Return the function that answers further questions in forks of this process.
 
     None without a target, and after CUDA was initialised, which no fork survives.

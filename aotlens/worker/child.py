@@ -19,7 +19,7 @@ from aotlens.worker.held import leave_held
 from aotlens.worker.job import WriteEnds
 from aotlens.worker.outcome import exit_after, prefer_to_be_killed, use_standard_streams, write_outcome
 from aotlens.worker.protocol import TraceRequest
-from aotlens.worker.requests import Further, Trace
+from aotlens.worker.requests import QuestionTrace, Trace
 
 __all__ = ["DUMP_SIGNAL", "Work", "answer", "run"]
 
@@ -34,7 +34,7 @@ class Work:
 
     request: TraceRequest
     trace: Trace
-    further: Further
+    question_trace: QuestionTrace
     control: socket.socket | None = None
     """The child's end of the socket for further questions; None if nothing is to be held."""
 
@@ -47,9 +47,9 @@ def run(work: Work, pipes: WriteEnds, parent_pid: int) -> NoReturn:
 def _trace(work: Work, pipes: WriteEnds, parent_pid: int) -> None:
     _settle(pipes, parent_pid)
     write_outcome(work.request, work.trace, pipes.result)
-    again = work.further() if work.control is not None else None
-    if work.control is not None and again is not None:
-        leave_held(work.control, pipes, partial(answer, trace=again), parent_pid)
+    question_trace = work.question_trace() if work.control is not None else None
+    if work.control is not None and question_trace is not None:
+        leave_held(work.control, pipes, partial(answer, trace=question_trace), parent_pid)
 
 
 def answer(request: TraceRequest, pipes: WriteEnds, server_pid: int, trace: Trace) -> NoReturn:
@@ -59,7 +59,7 @@ def answer(request: TraceRequest, pipes: WriteEnds, server_pid: int, trace: Trac
 
 def _answer(request: TraceRequest, pipes: WriteEnds, server_pid: int, trace: Trace) -> None:
     os.setsid()
-    while os.getppid() != server_pid:  # until the process between has ended
+    while os.getppid() != server_pid:  # until the intermediate process of the fork has ended
         time.sleep(_POLL_S)
     die_with_parent(server_pid)
     _use_pipes(pipes)

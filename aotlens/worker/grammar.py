@@ -168,7 +168,7 @@ class _Parser:
             case "mark", "[":
                 return self._values("]")
             case "mark", "(":
-                return self._values_of_tuple()
+                return self._parenthesised()
             case "mark", "{":
                 return self._mapping()
         shown = f"`{token.text}`" if token.kind != "end" else "the end"
@@ -189,7 +189,8 @@ class _Parser:
         self._next += 1
         return values
 
-    def _values_of_tuple(self) -> Value:
+    def _parenthesised(self) -> Value:
+        """Parse a tuple, or the value that parentheses only group, as in Python: `(3,)`, `(3)`."""
         values = self._values(")")
         trailing_comma = self._tokens[self._next - 2].text == ","
         return values[0] if len(values) == 1 and not trailing_comma else tuple(values)

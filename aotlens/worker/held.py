@@ -27,6 +27,8 @@ CAN_HOLD = sys.platform == "linux"
 """Whether the server becomes the parent of a held process's forks, which it must be to wait for them."""
 _LONGEST_BYTES = 1 << 17
 """The longest request that a socket of this kind takes; a longer one runs the script again."""
+_PID_BYTES = 8
+"""The size of a process id as a message of the socket."""
 _PATIENCE_S = 5.0
 """Time for the held process to fork."""
 
@@ -71,15 +73,15 @@ class Held:
         """Return the process that outlives the ended child; None if there is none."""
         control.setblocking(False)
         try:
-            data = control.recv(8)
-        except OSError:
-            data = b""
-        if len(data) != 8 or outcome is None:
+            pid = _decoded_pid(control.recv(_PID_BYTES))
+        except OSError:  # nothing was sent: the child left no process
+            pid = None
+        if pid is None or outcome is None:
             control.close()
             return None
         control.settimeout(_PATIENCE_S)
         digests = tuple((file, file_digest(file)) for file in outcome.files)
-        return cls(question_key(request), control, int.from_bytes(data, "little"), digests)
+        return cls(question_key(request), control, pid, digests)
 
     def answers(self, request: TraceRequest) -> bool:
         """Return True if the request is a question about what is held, and no file has changed."""
@@ -95,10 +97,9 @@ class Held:
             return None
         try:
             socket.send_fds(self.control, [data], [pipes.result, pipes.output, pipes.dump])
-            pid = self.control.recv(8)
+            return _decoded_pid(self.control.recv(_PID_BYTES))
         except OSError:
             return None
-        return int.from_bytes(pid, "little") if len(pid) == 8 else None
 
 
 def leave_held(control: socket.socket, pipes: WriteEnds, answer: Answering, server_pid: int) -> None:
@@ -107,7 +108,7 @@ def leave_held(control: socket.socket, pipes: WriteEnds, answer: Answering, serv
     if pid == 0:
         _hold(control, pipes, answer, server_pid)
     os.setpgid(pid, pid)  # before this process ends, with which the server kills its group
-    control.send(pid.to_bytes(8, "little"))
+    control.send(_encoded_pid(pid))
 
 
 def _hold(control: socket.socket, pipes: WriteEnds, answer: Answering, server_pid: int) -> NoReturn:
@@ -134,13 +135,14 @@ def _hold(control: socket.socket, pipes: WriteEnds, answer: Answering, server_pi
 def _fork_for(
     data: bytes, pipes: WriteEnds, control: socket.socket, answer: Answering, server_pid: int
 ) -> bytes:
-    """Return the id of a process that answers.
+    """Return the encoded id of a process that answers.
 
-    The process between ends at once, which makes the other a child of the server.
+    It is forked by an intermediate process that ends at once, so that the server adopts it: the server can
+    wait only for its own children.
     """
     reading, writing = os.pipe()
-    between = os.fork()
-    if between == 0:
+    intermediate = os.fork()
+    if intermediate == 0:
         pid = os.fork()
         if pid == 0:
             control.close()
@@ -149,10 +151,19 @@ def _fork_for(
             request = decode(data)
             assert isinstance(request, TraceRequest)
             answer(request, pipes, server_pid)
-        os.write(writing, pid.to_bytes(8, "little"))
+        os.write(writing, _encoded_pid(pid))
         os._exit(0)
     os.close(writing)
-    name = os.read(reading, 8)
+    answering_pid = os.read(reading, _PID_BYTES)
     os.close(reading)
-    os.waitpid(between, 0)
-    return name
+    os.waitpid(intermediate, 0)
+    return answering_pid
+
+
+def _encoded_pid(pid: int) -> bytes:
+    return pid.to_bytes(_PID_BYTES, "little")
+
+
+def _decoded_pid(data: bytes) -> int | None:
+    """Return the process id; None if the other end was closed instead."""
+    return int.from_bytes(data, "little") if len(data) == _PID_BYTES else None

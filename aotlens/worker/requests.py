@@ -13,7 +13,15 @@ from aotlens.worker.codec import Message, Outcome, ProtocolError, decode, encode
 from aotlens.worker.job import Job, Stopped, cancelled
 from aotlens.worker.protocol import Answer, Cancel, Progress, TraceRequest
 
-__all__ = ["Further", "ProgressFunction", "Requests", "Trace", "take_lines"]
+__all__ = [
+    "PARALLEL",
+    "ProgressFunction",
+    "QuestionTrace",
+    "Requests",
+    "Trace",
+    "decode_or_report",
+    "take_lines",
+]
 
 ProgressFunction = Callable[[str, str], None]
 """Takes a stage and a detail."""
@@ -21,9 +29,13 @@ ProgressFunction = Callable[[str, str], None]
 Trace = Callable[[TraceRequest, ProgressFunction], Outcome]
 """The child's work; it may raise, exit or crash."""
 
-Further = Callable[[], Trace | None]
-"""Returns, after a trace, what answers further questions about it in forks of the process; None if nothing
-can."""
+QuestionTrace = Callable[[], Trace | None]
+"""Called after a trace: returns the function that answers further questions about it in forks of the process;
+None if none can be answered.
+"""
+
+PARALLEL = 2
+"""The number of simultaneous traces if the client does not set it."""
 
 
 class Requests(ABC):
@@ -52,12 +64,7 @@ class Requests(ABC):
 
     def _handle_lines(self, lines: Iterable[bytes]) -> None:
         for line in lines:
-            try:
-                message = decode(line)
-            except ProtocolError as error:
-                os.write(2, f"aotlens worker: ignored a line: {error}\n".encode())
-                continue
-            match message:
+            match message := decode_or_report(line):
                 case TraceRequest():
                     self._accept(message)
                 case Cancel(id=identifier):
@@ -104,6 +111,15 @@ class Requests(ABC):
         self.send(answer)
         if job.outcome is not None:
             self._cache.add(job.request, answer, job.outcome.files, job.started)
+
+
+def decode_or_report(line: bytes) -> Message | None:
+    """Return the message of a line; None, with a line on stderr, if it is no message."""
+    try:
+        return decode(line)
+    except ProtocolError as error:
+        os.write(2, f"aotlens worker: ignored a line: {error}\n".encode())
+        return None
 
 
 def take_lines(buffer: bytearray) -> list[bytes]:

@@ -25,12 +25,10 @@ from aotlens.worker.held import CAN_HOLD, Held, control_pair
 from aotlens.worker.job import Job, Pipe, Stopped, WriteEnds, open_pipes
 from aotlens.worker.process import child_pids, default_memory_limit_bytes, resident_bytes, take_over_stdio
 from aotlens.worker.protocol import Hello, TraceRequest
-from aotlens.worker.requests import Further, Requests, Trace, take_lines
+from aotlens.worker.requests import PARALLEL, QuestionTrace, Requests, Trace, take_lines
 
 __all__ = ["Server", "main", "serve"]
 
-PARALLEL = 2
-"""The number of simultaneous traces if the client does not set it."""
 _CHUNK_BYTES = 1 << 16
 _MEMORY_POLL_S = 0.1
 _DUMP_GRACE_S = 1.0
@@ -46,13 +44,13 @@ def main() -> int:
 
     The first argument, if any, is the number of simultaneous traces.
     """
-    from aotlens.session.held import further  # imports torch
+    from aotlens.session.held import question_trace  # imports torch
     from aotlens.worker.warm_up import load  # imports torch
 
     parallel = int(sys.argv[1]) if len(sys.argv) > 1 else PARALLEL
     reading, writing = take_over_stdio()
     trace, hello = load()
-    return serve(Server(trace, writing, parallel, further), hello, reading)
+    return serve(Server(trace, writing, parallel, question_trace), hello, reading)
 
 
 def serve(server: "Server", hello: Hello, reading: int) -> int:
@@ -71,11 +69,15 @@ class Server(Requests):
     """The loop over the client's pipe, the children's pipes and the children's deaths."""
 
     def __init__(
-        self, trace: Trace, writing: int, parallel: int = PARALLEL, further: Further = lambda: None
+        self,
+        trace: Trace,
+        writing: int,
+        parallel: int = PARALLEL,
+        question_trace: QuestionTrace = lambda: None,
     ) -> None:
         super().__init__(writing, parallel)
         self._trace = trace
-        self._further = further
+        self._question_trace = question_trace
         self._held: Held | None = None
         """The newest trace that is held."""
         self._selector = selectors.DefaultSelector()
@@ -83,7 +85,7 @@ class Server(Requests):
         self._input = bytearray()
         self._wakeup_in = -1
         """The descriptor that a signal writes to."""
-        adopt_orphans()
+        adopt_orphans()  # strays, and the forks of a held process: only its parent can wait for a process
 
     def loop(self, reading: int) -> None:
         """Run until the client has closed its end."""
@@ -148,7 +150,7 @@ class Server(Requests):
             self._forget(readers)
             if mine is not None:
                 mine.close()
-            child.run(child.Work(request, self._trace, self._further, theirs), writing, parent_pid)
+            child.run(child.Work(request, self._trace, self._question_trace, theirs), writing, parent_pid)
         if theirs is not None:
             theirs.close()
         return pid, mine

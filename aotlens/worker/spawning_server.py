@@ -20,19 +20,20 @@ from queue import Empty, SimpleQueue
 from typing import IO
 
 from aotlens.worker.captured_output import HeadAndTail
-from aotlens.worker.codec import ProtocolError, decode, encode
+from aotlens.worker.codec import encode
 from aotlens.worker.job import Job, Pipe, Stopped
 from aotlens.worker.process import default_memory_limit_bytes, end_tree, resident_bytes, take_over_stdio
 from aotlens.worker.protocol import Hello, TraceRequest
-from aotlens.worker.requests import Requests
+from aotlens.worker.requests import PARALLEL, Requests, decode_or_report
 
 __all__ = ["PortableServer", "main", "serve"]
 
-PARALLEL = 2
 START_LIMIT_S = 300.0
 """Time limit for loading torch, before a trace's own limit begins."""
 _DUMP_GRACE_S = 1.0
 """Time for a child to write its stack after its limit."""
+_READ_REST_S = 1.0
+"""Time to read the rest of a pipe after its child has ended; a process that outlives it may hold it open."""
 _MEMORY_POLL_S = 0.1
 _CHUNK_BYTES = 1 << 16
 
@@ -142,7 +143,7 @@ class PortableServer(Requests):
         self._children[process.pid] = _Child(process, readers, dump)
         for reader in readers:
             reader.start()
-        threading.Thread(target=self._await, args=(job, process), daemon=True).start()
+        threading.Thread(target=self._await_end, args=(job, process), daemon=True).start()
         with suppress(OSError):  # it died at once; its end is answered like any other
             process.stdin.write(encode(request))
             process.stdin.flush()
@@ -156,10 +157,8 @@ class PortableServer(Requests):
                 self._events.put(lambda line=line: self._message(job, line))  # type: ignore[misc]
 
     def _message(self, job: Job, line: bytes) -> None:
-        try:
-            message = decode(line)
-        except ProtocolError as error:
-            os.write(2, f"aotlens worker: ignored a line: {error}\n".encode())
+        message = decode_or_report(line)
+        if message is None:
             return
         child = self._children.get(job.pid)
         if isinstance(message, Hello) and child is not None:
@@ -168,11 +167,12 @@ class PortableServer(Requests):
             return
         self._receive(job, message)
 
-    def _await(self, job: Job, process: "subprocess.Popen[bytes]") -> None:
+    def _await_end(self, job: Job, process: "subprocess.Popen[bytes]") -> None:
+        """Wait for the child's end, which is handled after all that it wrote; runs on a thread of its own."""
         code = process.wait()
         end_tree(process)  # its remaining processes
         for reader in self._children[job.pid].readers:
-            reader.join(timeout=_DUMP_GRACE_S)
+            reader.join(timeout=_READ_REST_S)
         self._events.put(lambda: self._ended(job, code))
 
     def _ended(self, job: Job, code: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from aotlens.errors import UserError
 from aotlens.options import CompileOptions
-from aotlens.policy import Budget, Override, Policy
+from aotlens.policy import MemoryBudget, Override, Policy
 from aotlens.session.policy_function import with_policy_function
 from tests.command import aotlens
 
@@ -18,10 +18,10 @@ from tests.command import aotlens
         ("default", None, Policy("default")),
         (("min-cut", "save:hidden"), None, Policy(overrides=(Override("save", "hidden"),))),
         ("recompute:model.py:41", None, Policy(overrides=(Override("recompute", "model.py:41"),))),
-        ((), "0.5", Policy("budget", budget=Budget(fraction=0.5))),
-        ("budget", "64MiB", Policy("budget", budget=Budget(size_bytes=64 << 20))),
-        ("budget=50%, save:a", None, Policy("budget", (Override("save", "a"),), Budget(fraction=0.5))),
-        ("budget=1B", None, Policy("budget", budget=Budget(size_bytes=1))),
+        ((), "0.5", Policy("budget", budget=MemoryBudget(fraction=0.5))),
+        ("budget", "64MiB", Policy("budget", budget=MemoryBudget(size_bytes=64 << 20))),
+        ("budget=50%, save:a", None, Policy("budget", (Override("save", "a"),), MemoryBudget(fraction=0.5))),
+        ("budget=1B", None, Policy("budget", budget=MemoryBudget(size_bytes=1))),
         ("rules.py::keep", None, Policy(chooser="rules.py::keep")),
     ],
 )

@@ -47,5 +47,5 @@ if __name__ == "__main__":
     reading, writing = take_over_stdio()
     if sys.argv[1:] == ["spawn"]:
         sys.exit(spawning_server.serve(reading, writing, (sys.executable, __file__, "child")))
-    server = Server(trace, writing, further=lambda: answer_again)
+    server = Server(trace, writing, question_trace=lambda: answer_again)
     sys.exit(serve(server, Hello(os.getpid(), "none", "none"), reading))

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aotlens.check.settings import settings_for
 from aotlens.cli.log_reports import report_of_trace
@@ -19,6 +19,7 @@ from aotlens.git_revisions import parse_range
 from aotlens.model.codec import encode_record
 from aotlens.model.files import load_report
 from aotlens.model.report import Diagnostic, Report
+from aotlens.model.source import Span
 from aotlens.worker.protocol import TraceOptions
 
 SCHEMA = "aotlens.diff/1"
@@ -67,11 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     for report in (old, new):
         if report.incomplete is not None and (report.fit is not None or report.log is not None):
             say(f"aotlens: warning: `{report.command}` is incomplete: {report.incomplete}")
-    over = tuple(
-        diagnostic
-        for diagnostics in _exceeded_budgets(new, limits_of(arguments))
-        for diagnostic in diagnostics
-    )
+    over = tuple(_exceeded_budgets(new, limits_of(arguments)))
     if arguments.format == "html":
         _write_page(old, new, arguments)
     else:
@@ -131,18 +128,23 @@ def _report(what: str, arguments: argparse.Namespace) -> Report:
     return traced.report
 
 
-def _exceeded_budgets(report: Report, limits: Budget) -> list[list[Diagnostic]]:
-    """Return, per target of the new report, the budgets of settings and options that it exceeds."""
-    diagnostics = []
+def _exceeded_budgets(report: Report, limits: Budget) -> Iterator[Diagnostic]:
+    """Yield a diagnostic for each budget that a target or the step of the new report exceeds.
+
+    Budgets are set in the project's settings; the command's options limit targets only, and take precedence.
+    """
     for target in report.targets:
-        file = target.span.file if target.span is not None else "."
+        file = _file_of(target.span)
         budget = settings_for(file).budget_of(file, target.qualname).with_limits(limits)
-        diagnostics.append(list(over_budget(target, budget)))
+        yield from over_budget(target, budget)
     if report.fit is not None:
-        span = report.fit.at.span
-        file = span.file if span is not None else "."
-        diagnostics.append(list(over_step_budget(report.fit, settings_for(file).budget_of(file))))
-    return diagnostics
+        file = _file_of(report.fit.at.span)
+        yield from over_step_budget(report.fit, settings_for(file).budget_of(file))
+
+
+def _file_of(span: Span | None) -> str:
+    """Return the file whose project has the settings; the current folder for an unknown location."""
+    return span.file if span is not None else "."
 
 
 def _show(change: ReportChange, over: tuple[Diagnostic, ...], arguments: argparse.Namespace) -> None:

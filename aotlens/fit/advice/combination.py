@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from aotlens.fit.advice.proposals import Proposal
 from aotlens.fit.advice.search_state import Search, Tested
-from aotlens.fit.advice.target import Target, excess_by_phase
+from aotlens.fit.advice.target import PeakTarget, excess_by_phase
 from aotlens.model.fit import Fit
 from aotlens.view.quantities import counted
 
@@ -26,7 +26,7 @@ Join = Callable[[Tested, Tested], tuple[Proposal, ...] | None]
 """Returns the proposals of a combination with those of one more edit; None if it is not to be added."""
 
 
-def combined(search: Search, singles: Sequence[Tested], target: Target) -> Tested | None:
+def combined(search: Search, singles: Sequence[Tested], target: PeakTarget) -> Tested | None:
     """Return the cheapest tested combination that reaches the target, or the lowest one.
 
     Exact edits come before all edits; each time they are added from the cheapest on, then from the one on
@@ -58,7 +58,7 @@ def combined(search: Search, singles: Sequence[Tested], target: Target) -> Teste
     return _extended(search, lowest, additions, target, _joined)
 
 
-def _is_out_of_reach(search: Search, tested: Sequence[Tested], target: Target) -> bool:
+def _is_out_of_reach(search: Search, tested: Sequence[Tested], target: PeakTarget) -> bool:
     """Return True if what exists at once exceeds the target, less all that the edits take from it alone."""
     floor_bytes = search.base.floor_bytes
     lowered: dict[str, int] = {}
@@ -68,7 +68,7 @@ def _is_out_of_reach(search: Search, tested: Sequence[Tested], target: Target) -
     return floor_bytes - sum(lowered.values()) > target.size_bytes
 
 
-def _added_up(search: Search, order: Sequence[Tested], target: Target) -> Tested:
+def _added_up(search: Search, order: Sequence[Tested], target: PeakTarget) -> Tested:
     """Return the first single one that reaches the target, or add them up in this order."""
 
     def with_what_lowers(best: Tested, single: Tested) -> tuple[Proposal, ...] | None:
@@ -80,7 +80,7 @@ def _added_up(search: Search, order: Sequence[Tested], target: Target) -> Tested
 
 
 def _extended(
-    search: Search, best: Tested, additions: Sequence[Tested], target: Target, join: Join
+    search: Search, best: Tested, additions: Sequence[Tested], target: PeakTarget, join: Join
 ) -> Tested:
     """Add to a combination, in this order, what lowers it, until the target is reached."""
     lowest = best
@@ -113,7 +113,7 @@ def _are_compatible(proposal: Proposal, other: Proposal) -> bool:
     return proposal.group != other.group and {proposal.kind, other.kind} not in CONFLICTS
 
 
-def _lowers_what_exceeds(base: Fit, single: Fit, best: Fit, target: Target) -> bool:
+def _lowers_what_exceeds(base: Fit, single: Fit, best: Fit, target: PeakTarget) -> bool:
     """Return True if an edit alone lowers lines of a phase that the combination leaves above the target."""
     limit = target.peak_limit(best)
     exceeding = excess_by_phase(best, limit)
@@ -122,7 +122,7 @@ def _lowers_what_exceeds(base: Fit, single: Fit, best: Fit, target: Target) -> b
     return lowers or not exceeding.keys() & before.keys()
 
 
-def _pruned(search: Search, best: Tested, target: Target) -> Tested:
+def _pruned(search: Search, best: Tested, target: PeakTarget) -> Tested:
     """Leave out what the target does not need, or what does not lower the peak; the latest additions last."""
     for proposal in best.chosen[:-1]:
         others = tuple(each for each in best.chosen if each is not proposal)

@@ -12,7 +12,7 @@ from aotlens.fit.advice.edits.optimizers import EIGHT_BIT, eight_bit_suggestion
 from aotlens.fit.advice.proposals import Proposal
 from aotlens.fit.advice.rules import Script
 from aotlens.fit.advice.search_state import INEXACT_COST, Search, Tested
-from aotlens.fit.advice.target import Goal, Target
+from aotlens.fit.advice.target import Goal, PeakTarget
 from aotlens.fit.advice.trials import Trials
 from aotlens.fixes.outcomes import line_edits
 from aotlens.model.fit import Fit, FitAdvice, FitPlan
@@ -96,7 +96,7 @@ def _judge_singles(search: Search) -> None:
         _test_singles(search, None)
 
 
-def _test_singles(search: Search, target: Target | None) -> None:
+def _test_singles(search: Search, target: PeakTarget | None) -> None:
     """Run the proposals that were not run and may be useful, each alone, the cheapest kinds first."""
     ordered = sorted(search.proposals, key=_least_cost)
     for index, proposal in enumerate(ordered):
@@ -116,7 +116,7 @@ def _test_singles(search: Search, target: Target | None) -> None:
             search.judgement(tested)
 
 
-def _is_promising(search: Search, proposal: Proposal, target: Target | None) -> bool:
+def _is_promising(search: Search, proposal: Proposal, target: PeakTarget | None) -> bool:
     """Return True if what is known does not speak against running the proposal."""
     return proposal not in search.tried and not _is_useless(search, proposal, target)
 
@@ -131,13 +131,13 @@ def _least_cost(proposal: Proposal) -> float:
     return LEAST_COSTS.get(proposal.kind, 0.0) + (0 if proposal.is_exact else INEXACT_COST)
 
 
-def _is_useful(search: Search, tested: Tested, target: Target | None) -> bool:
+def _is_useful(search: Search, tested: Tested, target: PeakTarget | None) -> bool:
     if search.saved(tested) > 0:
         return True
     return target is not None and target.excess_bytes(tested.fit) < target.excess_bytes(search.base)
 
 
-def _is_elsewhere(search: Search, proposal: Proposal, target: Target | None) -> bool:
+def _is_elsewhere(search: Search, proposal: Proposal, target: PeakTarget | None) -> bool:
     """Return True if the peaks of the phases that the proposal may lower are low enough without it."""
     peaks = {row.phase: row.peak_bytes for row in search.base.phases}
     if not proposal.phases or not peaks:
@@ -146,7 +146,7 @@ def _is_elsewhere(search: Search, proposal: Proposal, target: Target | None) -> 
     return all(peaks.get(phase, 0) <= limit for phase in proposal.phases)
 
 
-def _is_useless(search: Search, proposal: Proposal, target: Target | None) -> bool:
+def _is_useless(search: Search, proposal: Proposal, target: PeakTarget | None) -> bool:
     """Return True if a weaker proposal fails, another series is not rejected, or a cheaper one suffices."""
     if _is_elsewhere(search, proposal, target):
         return True
@@ -167,7 +167,7 @@ def _is_useless(search: Search, proposal: Proposal, target: Target | None) -> bo
     )
 
 
-def _plan(search: Search, target: Target) -> tuple[FitPlan, dict[str, str]]:
+def _plan(search: Search, target: PeakTarget) -> tuple[FitPlan, dict[str, str]]:
     """Return the cheapest combination that reaches the target and keeps the training, or the lowest one."""
     if target.is_reached(search.base):
         return _unedited(search.base, target), {}
@@ -189,7 +189,7 @@ def _plan(search: Search, target: Target) -> tuple[FitPlan, dict[str, str]]:
                 search.rejected[combination.chosen[-1].title] = reason
 
 
-def _unedited(base: Fit, target: Target) -> FitPlan:
+def _unedited(base: Fit, target: PeakTarget) -> FitPlan:
     """Return the plan where no edit is needed, or none helps."""
     peak_bytes = target.bytes_of(base)
     if target.is_reached(base):
@@ -204,7 +204,7 @@ def _unedited(base: Fit, target: Target) -> FitPlan:
     )
 
 
-def _plan_of(search: Search, combination: Tested, target: Target) -> FitPlan:
+def _plan_of(search: Search, combination: Tested, target: PeakTarget) -> FitPlan:
     originals = {file: search.script.texts[file] for file in combination.texts}
     judgement = search.judgement(combination)
     is_reached = target.is_reached(combination.fit)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from aotlens.model.fit import Fit, FitPhase
 
-__all__ = ["Goal", "Target", "excess_by_phase"]
+__all__ = ["Goal", "PeakTarget", "excess_by_phase"]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PeakTarget:
     """The bytes that a plan must not exceed."""
 
     size_bytes: int
@@ -54,7 +54,7 @@ def excess_by_phase(fit: Fit, limit_bytes: int) -> dict[FitPhase, int]:
 class Goal:
     """What the search looks for."""
 
-    target: Target | None
+    target: PeakTarget | None
     """None for advice only."""
     is_whole: bool = True
     """Compare the training with each edit, not only with those of the plan."""

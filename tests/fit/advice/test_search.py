@@ -9,7 +9,7 @@ import torch
 
 from aotlens.fit.advice.jobs import NamesOutcome, TrainingOutcome
 from aotlens.fit.advice.search import Advised, advise
-from aotlens.fit.advice.target import Goal, Target
+from aotlens.fit.advice.target import Goal, PeakTarget
 from aotlens.fit.advice.trials import Trials, trials
 from aotlens.fit.floor import UndividedCall, floor_of, is_cast, is_undivided
 from aotlens.fit.job import FitJob
@@ -89,7 +89,7 @@ def advised(target_bytes: int | None, different: str = "no text", *, is_whole: b
 
 
 def advised_by(trials: InventedTrials, target_bytes: int | None, is_whole: bool = False) -> Advised:
-    target = None if target_bytes is None else Target(target_bytes)
+    target = None if target_bytes is None else PeakTarget(target_bytes)
     texts = {"train.py": TEXT}
     base = trials.with_floor(fit_of(TEXT))
     return advise(cast("Trials", trials), texts, base, Goal(target, is_whole), lambda line: None)
@@ -157,18 +157,22 @@ def test_a_target_counts_the_excess_of_every_line_of_a_phase() -> None:
         FitPoint(3, 100, "optimizer", span=first),
     )
     fit = Fit(100, FitMoment("optimizer"), curve=curve)
-    assert Target(75).excess_bytes(fit) == 15 + 5 + 25
-    assert Target(95).excess_bytes(fit) == 5
-    assert Target(100).excess_bytes(fit) == 0
+    assert PeakTarget(75).excess_bytes(fit) == 15 + 5 + 25
+    assert PeakTarget(95).excess_bytes(fit) == 5
+    assert PeakTarget(100).excess_bytes(fit) == 0
 
 
 def test_an_edit_of_a_phase_that_is_low_enough_is_not_run() -> None:
     phases = (PhasePeak("backward", 100, 1), PhasePeak("optimizer", 80, 2))
     trials, lines = InventedTrials(), list[str]()
     base = replace(fit_of(TEXT), phases=phases)
-    advise(cast("Trials", trials), {"train.py": TEXT}, base, Goal(Target(85), is_whole=False), lines.append)
+    advise(
+        cast("Trials", trials), {"train.py": TEXT}, base, Goal(PeakTarget(85), is_whole=False), lines.append
+    )
     assert not [line for line in lines if "fused" in line]
-    advise(cast("Trials", trials), {"train.py": TEXT}, base, Goal(Target(75), is_whole=False), lines.append)
+    advise(
+        cast("Trials", trials), {"train.py": TEXT}, base, Goal(PeakTarget(75), is_whole=False), lines.append
+    )
     assert [line for line in lines if "fused" in line]
 
 
