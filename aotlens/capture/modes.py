@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from aotlens.capture.autograd.saved_tensors import SavedValues
+from aotlens.capture.autograd.saved_tensor_hooks import SavedValues
 from aotlens.capture.operators import Decompositions
 from aotlens.ir.program import Program
 from aotlens.ir.regions import Region

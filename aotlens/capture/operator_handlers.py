@@ -15,7 +15,7 @@ from aotlens.capture.graph import Recording
 from aotlens.capture.hop.subgraphs import INLINE, record_higher_order
 from aotlens.capture.mutations.custom_operators import record_custom_mutation
 from aotlens.capture.mutations.in_place import (
-    Write,
+    WritingCall,
     leaky_relu_for,
     only_reads,
     record_metadata_mutation,
@@ -200,7 +200,7 @@ def _detach(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwa
 
 
 def _mutation(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
-    call = Write(func, operator, args, kwargs)
+    call = WritingCall(func, operator, args, kwargs)
     if operator.functional is None and not is_builtin(func):
         return record_custom_mutation(recorder, call)
     if (leaky_relu := leaky_relu_for(call)) is not None:
@@ -249,9 +249,9 @@ HANDLERS: dict[Kind, Callable[..., Any]] = {
     Kind.VIEW: _view,
     Kind.DETACH: _detach,
     Kind.MUTATION: _mutation,
-    Kind.METADATA_MUTATION: lambda recorder, *call: record_metadata_mutation(recorder, Write(*call)),
+    Kind.METADATA_MUTATION: lambda recorder, *call: record_metadata_mutation(recorder, WritingCall(*call)),
     Kind.COMPOSITE: _composite,
-    Kind.STORAGE_SWAP: lambda recorder, *call: record_storage_swap(recorder, Write(*call)),
+    Kind.STORAGE_SWAP: lambda recorder, *call: record_storage_swap(recorder, WritingCall(*call)),
     Kind.HIGHER_ORDER: _higher_order,
     Kind.EFFECT: _effect,
 }

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from aotlens.capture.autograd.checkpoints import Checkpoints
-from aotlens.capture.autograd.saved_tensors import SavedValues
+from aotlens.capture.autograd.saved_tensor_hooks import SavedValues
 from aotlens.capture.events import Call, EventKind
 from aotlens.capture.graph import Recording
 from aotlens.capture.modes import SplitRegion
-from aotlens.capture.mutations.in_place import Write
+from aotlens.capture.mutations.in_place import WritingCall
 from aotlens.capture.mutations.storage_swaps import (
     record_data_assignment,
     record_storage_resize,
@@ -204,7 +204,7 @@ class Recorder(Recording, TorchDispatchMode):
                 result = func(*args, **kwargs)
             if not is_query:
                 self.origin = self.origins.origin_of(func, self.in_backward)
-                record_wrapper_output(self, Write(func, describe(func), args, kwargs), result)
+                record_wrapper_output(self, WritingCall(func, describe(func), args, kwargs), result)
                 if not self.in_backward:  # for nested wrappers, the outermost operator is the user's
                     call = Call(func, args, kwargs, result, self.origin)
                     self.unwrapped_calls[unwrapped_before:] = [UnwrappedCall(call, first, len(self.calls))]

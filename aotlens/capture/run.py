@@ -25,8 +25,13 @@ from aotlens.capture.hop.lifting import Lifting, call_higher_order, lifting
 from aotlens.capture.hop.loop_numbers import record_loop
 from aotlens.capture.hop.region_gradient import record_region_call
 from aotlens.capture.hop.triton_kernels import launch_as_operator
-from aotlens.capture.inputs.attachments import reject_attachments, reject_retain_grad
-from aotlens.capture.inputs.exit_state import grad_fns_at_exit, output_exit, with_exit
+from aotlens.capture.inputs.exit_state import (
+    grad_fns_at_exit,
+    output_exit,
+    reject_attachments,
+    reject_retain_grad,
+    with_exit,
+)
 from aotlens.capture.inputs.fake_inputs import captured_inputs, make_inputs
 from aotlens.capture.inputs.synthetic_bases import inputs_with_bases
 from aotlens.capture.modes import Settings, check_modes_restored, current_modes, isolated_from_caller

@@ -13,7 +13,7 @@ import torch
 
 from aotlens.capture.builder import Builder
 from aotlens.capture.graph import Recording
-from aotlens.capture.mutations.in_place import Write
+from aotlens.capture.mutations.in_place import WritingCall
 from aotlens.capture.operators import Kind, describe
 from aotlens.capture.storage import Storage, Tracked, find_tracked, set_tracked
 from aotlens.capture.views import ViewStep
@@ -139,7 +139,7 @@ def value_like(recording: Builder, tensor: Any, like: Wrapped) -> Wrapped:
     return like.map(current)
 
 
-def record_wrapper_output(recording: Recording, call: Write, result: Any) -> None:
+def record_wrapper_output(recording: Recording, call: WritingCall, result: Any) -> None:
     """Record an operator's results and writes on wrappers: views, new values, mutations."""
     operator, source = describe(call.func), call.args[0] if call.args else None
     if operator.kind is Kind.MUTATION:

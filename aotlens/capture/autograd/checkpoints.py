@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
-from aotlens.capture.autograd.saved_tensors import SavedValues
+from aotlens.capture.autograd.saved_tensor_hooks import SavedValues
 from aotlens.capture.graph import Recording
-from aotlens.capture.mutations.overlapping_arguments import tensors_of
+from aotlens.capture.mutations.writability import tensors_of
 from aotlens.capture.storage import Storage, find_tracked
 from aotlens.ir.origin import Checkpoint, CheckpointMark, Origin
 from aotlens.ir.program import Node

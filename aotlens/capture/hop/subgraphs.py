@@ -18,7 +18,7 @@ from aotlens.capture.hop.loop_numbers import carries_scalars, record_scalar_loop
 from aotlens.capture.hop.nested_regions import RegionPart, module_of, record_region_part
 from aotlens.capture.hop.operands import OPERANDS_BY_OPERATOR, SHARED_OPERANDS, with_extra_operands
 from aotlens.capture.hop.triton_kernels import LAUNCH, record_triton_kernel
-from aotlens.capture.mutations.in_place import Write, record_mutation
+from aotlens.capture.mutations.in_place import WritingCall, record_mutation
 from aotlens.capture.operators import aten, describe
 from aotlens.capture.symbols.symint_calls import SymbolicCalls
 from aotlens.ir.program import Program, is_random_node, map_leaves, must_run
@@ -100,7 +100,7 @@ def record_higher_order(
 
 def _write(recording: "Recorder", target: Any, value: Any) -> None:
     copy = aten.copy_.default
-    record_mutation(recording, Write(copy, describe(copy), (target, value), {}))
+    record_mutation(recording, WritingCall(copy, describe(copy), (target, value), {}))
     if not recording.in_backward:
         recording.add_call((copy, (target, value), {}, target, recording.origin))
     if not target.is_inference():

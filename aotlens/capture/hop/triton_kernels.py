@@ -5,9 +5,8 @@ from functools import cache
 from typing import Any
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.mutations.overlapping_arguments import reject_overlap, tensors_of
-from aotlens.capture.mutations.writability import check_writable
-from aotlens.capture.mutations.writes import record_write
+from aotlens.capture.mutations.in_place import record_write
+from aotlens.capture.mutations.writability import check_writable, reject_overlap, tensors_of
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node, TableIndex, getitem, map_leaves
 from aotlens.torch_api.fake.tensors import FakeTensor

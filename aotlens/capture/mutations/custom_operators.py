@@ -6,17 +6,15 @@ Such a call becomes one functionalised call that copies the mutated arguments.
 from typing import Any
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.mutations.in_place import Write
-from aotlens.capture.mutations.overlapping_arguments import reject_overlap, tensors_of
-from aotlens.capture.mutations.writability import check_writable
-from aotlens.capture.mutations.writes import record_write
+from aotlens.capture.mutations.in_place import WritingCall, record_write
+from aotlens.capture.mutations.writability import check_writable, reject_overlap, tensors_of
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
 from aotlens.torch_api.hop import auto_functionalized, can_auto_functionalize
 from aotlens.unsupported import unsupported
 
 
-def record_custom_mutation(recording: Recording, call: Write) -> Any:
+def record_custom_mutation(recording: Recording, call: WritingCall) -> Any:
     """Record the call through `auto_functionalized`; return what the operator itself would return.
 
     Raises:
@@ -53,7 +51,7 @@ def _returns_alias(func: Any) -> bool:
     return any(result.alias_info is not None for result in func._schema.returns)
 
 
-def _arguments_by_name(call: Write) -> dict[str, Any]:
+def _arguments_by_name(call: WritingCall) -> dict[str, Any]:
     """Return all arguments by name; an omitted mutated argument is None."""
     schema = call.func._schema.arguments
     arguments = {
@@ -71,7 +69,7 @@ def _write(recording: Recording, target: Any, value: Any) -> None:
         record_write(recording, target, value)
 
 
-def _results(recording: Recording, call: Write, node: Node, count: int) -> Any:
+def _results(recording: Recording, call: WritingCall, node: Node, count: int) -> Any:
     """Return the operator's results: new tensors, or the mutated arguments."""
     if not call.func._schema.returns:
         return None

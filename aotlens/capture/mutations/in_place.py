@@ -1,6 +1,7 @@
 """Record writes to tensors as new values, including writes to lists of tensors (`torch._foreach_*_`).
 
-Invariant: after a write, every view of the written storage reads the new value.
+Invariant: after a write, every view of the written storage reads the new value: the inverse of each view on
+the written tensor's chain is recorded, from the tensor up to the storage's base.
 """
 
 from collections import defaultdict
@@ -12,15 +13,23 @@ from typing import Any
 import torch
 from torch.autograd.graph import increment_version
 
-from aotlens.capture.as_strided import check_within_input, with_storage_offset
+from aotlens.capture.as_strided import (
+    MAY_REPEAT,
+    OTHER_ELEMENTS,
+    check_within_input,
+    overlaps_itself,
+    with_storage_offset,
+)
 from aotlens.capture.graph import Recording
-from aotlens.capture.mutations.overlapping_arguments import reject_partial_overlap
-from aotlens.capture.mutations.writability import check_writable, reject_inference_write
-from aotlens.capture.mutations.writes import record_write
+from aotlens.capture.mutations.writability import (
+    check_writable,
+    reject_inference_write,
+    reject_partial_overlap,
+)
 from aotlens.capture.operators import Operator, aten, missing_defaults
 from aotlens.capture.result_fixes import in_place_mask_value, is_random_mask, with_layout_of
 from aotlens.capture.storage import Storage, Tracked, find_tracked, ranges_overlap, repeated_dims, set_tracked
-from aotlens.capture.views import ViewStep
+from aotlens.capture.views import ViewStep, inverse_write, with_lazy_bits_of
 from aotlens.ir.program import Node, op_name
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
@@ -79,7 +88,7 @@ LEAKY_RELUS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WritingCall:
     """One call of an operator that writes to its arguments."""
 
     func: Any
@@ -100,7 +109,7 @@ class Write:
         return [t for item in written for t in (item if isinstance(item, (list, tuple)) else (item,))]
 
 
-def record_metadata_mutation(recording: Recording, call: Write) -> Any:
+def record_metadata_mutation(recording: Recording, call: WritingCall) -> Any:
     """Record `t_` and similar: the tensor becomes another view of its storage."""
     tensor = call.args[0]
     tracked = recording.tracked(tensor)
@@ -141,7 +150,7 @@ def _value_as_view(recording: Recording, tensor: Any, step: ViewStep) -> tuple[N
     return node, step
 
 
-def record_mutation(recording: Recording, call: Write) -> Any:
+def record_mutation(recording: Recording, call: WritingCall) -> Any:
     """Update every written tensor; return what the operator returns."""
     if call.operator.functional is None:
         raise unsupported("no-functional-variant", recording.span, operator=call.name)
@@ -149,7 +158,7 @@ def record_mutation(recording: Recording, call: Write) -> Any:
     is_foreach = call.name.startswith(FOREACH)
     if is_foreach and (calls := calls_per_tensor(recording, call.args, targets)):
         for args in calls:
-            record_mutation(recording, Write(call.func, call.operator, args, call.kwargs))
+            record_mutation(recording, WritingCall(call.func, call.operator, args, call.kwargs))
         reject_intermediate_views(recording, targets)
         return targets if call.func._schema.returns else None
     for target in targets:
@@ -165,7 +174,7 @@ def record_mutation(recording: Recording, call: Write) -> Any:
     return call.operator.returned_value(targets) if call.operator.returned else results
 
 
-def _new_values(recording: Recording, call: Write, count: int) -> tuple[list[Node], Any]:
+def _new_values(recording: Recording, call: WritingCall, count: int) -> tuple[list[Node], Any]:
     """Return the written tensors' new values, and the operator's other results."""
     if call.func is aten.copy_.default:
         return [_copy_value(recording, *call.args[:2])], None
@@ -210,7 +219,7 @@ def _copy_value(recording: Recording, target: Any, source: Any) -> Node:
     return recording.emit(aten.copy.default, recording.node_of(target), node)
 
 
-def _in_target_dtype(recording: Recording, call: Write, target: Any, value: Node) -> Node:
+def _in_target_dtype(recording: Recording, call: WritingCall, target: Any, value: Node) -> Node:
     """Return the new value in the written tensor's dtype; a mismatch raises the operator's own error."""
     if repeated := repeated_dims(target):  # expanded again, so that later results have eager's layout
         size = value.val.shape
@@ -249,7 +258,7 @@ def record_resize(recording: Recording, target: Any) -> None:
     storage.is_enlarged = bool(storage.inputs)
 
 
-def leaky_relu_for(call: Write) -> Callable[[], Any] | None:
+def leaky_relu_for(call: WritingCall) -> Callable[[], Any] | None:
     """Return RReLU in eval mode, which is not random and writes no noise; None for other calls."""
     if call.func not in LEAKY_RELUS:
         return None
@@ -258,8 +267,64 @@ def leaky_relu_for(call: Write) -> Callable[[], Any] | None:
     return None if training else partial(LEAKY_RELUS[call.func], call.args[0], (lower + upper) / 2)
 
 
-def only_reads(call: Write) -> bool:
+def only_reads(call: WritingCall) -> bool:
     """Return True if the call writes nothing although the schema says so: batch norm in eval mode."""
     if any(target is None for target in call.targets):
         return True
     return bool(call.func._schema.name.endswith("native_batch_norm") and not call.args[5])
+
+
+def record_write(recording: Recording, target: Any, value: Node) -> None:
+    """Update a tensor's storage with the value of a write through this tensor."""
+    tracked = recording.tracked(target)
+    storage = tracked.storage
+    if recording.current_inputs is not None and storage.inputs:
+        recording.current_inputs.note_access(tracked, is_write=True)
+    recording.use_synthetic_base(storage)
+    if storage.exceeds_view and _any_gradient(recording):
+        # Eager's autograd replays that view on the base, ours on the view.
+        raise unsupported("as-strided-beyond-written-view", recording.span)
+    value = with_lazy_bits_of(recording, target, value)
+    new = _value_of_base(recording, tracked, target, value)
+    if storage.base_tensor.requires_grad and not target.requires_grad:
+        recording.note_hidden_change(target)
+    storage.base = with_lazy_bits_of(recording, storage.base.val, new)
+    storage.version += 1
+    storage.last_metadata_step = None
+    storage.views = {tracked.chain: value} if tracked.chain else {}
+    storage.writes += (recording.new_write(tracked.chain),)
+    tracked.node, tracked.version = value, storage.version
+    if getattr(target, "constant", None) is not None:
+        recording.fake_mode.fake_tensor_converter.invalidate_constant_aliases(target.constant)
+
+
+def _value_of_base(recording: Recording, tracked: Tracked, target: Any, value: Node) -> Node:
+    """Return the value of the storage's base after the tensor received this value."""
+    chain = _written_chain(recording, tracked, target)
+    for end in range(len(chain), 0, -1):
+        source, step = recording.source_of_view(tracked.storage, chain[:end])
+        value = inverse_write(recording, source, step, value)
+        if source is tracked.storage.base:
+            break
+    return value
+
+
+def _written_chain(recording: Recording, tracked: Tracked, target: Any) -> tuple[ViewStep, ...]:
+    """Return the views that a write passes back through; one `as_strided` if a view repeats elements.
+
+    Raises:
+        UnsupportedError: no strides over the storage's base can address the target's elements.
+    """
+    chain = tracked.chain
+    ends = [end for end in range(1, len(chain)) if chain[end - 1].op in MAY_REPEAT]
+    if not any(overlaps_itself(recording.replay(tracked.storage, chain[:end]).val) for end in ends):
+        return chain
+    if any(step.op in OTHER_ELEMENTS for step in chain):
+        raise unsupported("write-to-repeated-elements", recording.span)
+    geometry = (list(target.shape), list(target.stride()), target.storage_offset())
+    return (ViewStep(aten.as_strided.default, geometry, offset=geometry[2]),)
+
+
+def _any_gradient(recording: Recording) -> bool:
+    on_arguments = any(getattr(value, "requires_grad", False) for value in recording.originals.values())
+    return on_arguments or bool(recording.real_tensors.inputs)

@@ -14,7 +14,7 @@ from aotlens.capture.autograd.graph_walk import may_be_leaf
 from aotlens.capture.events import EventKind
 from aotlens.capture.graph import Recording
 from aotlens.capture.invalid_views import replayed_geometry
-from aotlens.capture.mutations.in_place import Write
+from aotlens.capture.mutations.in_place import WritingCall
 from aotlens.capture.operators import RESIZE_STORAGE, aten
 from aotlens.capture.storage import Geometry, Storage, Tracked, geometry_of, set_tracked
 from aotlens.capture.views import ViewStep
@@ -23,7 +23,7 @@ from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.unsupported import unsupported
 
 
-def record_storage_swap(recording: Recording, call: Write) -> Any:
+def record_storage_swap(recording: Recording, call: WritingCall) -> Any:
     """Record an operator that gives its first argument another storage, or resizes its storage."""
     target = call.args[0]
     packet = call.func.overloadpacket
@@ -118,7 +118,7 @@ def record_data_assignment(recording: Recording, target: Any, source: Any) -> No
     recording.note(EventKind.STORAGE_SWAP, target)
 
 
-def _after_set(recording: Recording, call: Write) -> Tracked:
+def _after_set(recording: Recording, call: WritingCall) -> Tracked:
     """Return the target's state after `set_`."""
     target, *rest = call.args
     tracked = recording.tracked(target)
@@ -153,7 +153,7 @@ def tensor_on(recording: Recording, storage: Any) -> Any:
     raise unsupported("foreign-storage", recording.span)
 
 
-def _resized(recording: Recording, call: Write) -> Tracked | None:
+def _resized(recording: Recording, call: WritingCall) -> Tracked | None:
     """Return a tensor's state after `resize_`; None if its sizes are unchanged."""
     target, new_size = call.args[0], call.args[1]
     size = list(new_size.shape) if isinstance(new_size, torch.Tensor) else list(new_size)
