@@ -105,6 +105,8 @@ def _digest_of_file(file: str) -> str:
 
 
 def _reject_function(value: Any) -> str | None:
+    """Reject a setting that is a function, whose text does not say what it does; leave others to
+    `fingerprint_text`."""
     if callable(value):
         name = getattr(value, "__qualname__", type(value).__qualname__)
         raise NoFingerprintError(f"a setting of Inductor's that is a function (`{name}`)")

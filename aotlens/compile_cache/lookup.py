@@ -92,7 +92,7 @@ def _digests(spans: Iterable[Span]) -> tuple[str, ...]:
     for file in sorted({span.file for span in spans}):
         try:
             digests.append(digest(file, Path(file).read_bytes()))
-        except OSError:  # a cell of a notebook
+        except OSError:  # a cell of a notebook: the key already has the lines that the graph names
             digests.append(digest(file))
     return tuple(digests)
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 
 __all__ = ["CODE_PHASES", "DYNAMO", "FIRST_RUN", "OTHER", "PHASES", "Clock"]
 
@@ -146,10 +147,7 @@ class Clock:
         return stack
 
 
-_phases_by_event: dict[str, str | None] = {}
-
-
+@cache
 def _phase(event: str) -> str | None:
-    if event not in _phases_by_event:
-        _phases_by_event[event] = next((phase for start, phase in PHASES if event.startswith(start)), None)
-    return _phases_by_event[event]
+    """Return the phase to which an event of torch's belongs; None if it counts for the phase around it."""
+    return next((phase for start, phase in PHASES if event.startswith(start)), None)

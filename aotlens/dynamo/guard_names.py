@@ -11,13 +11,10 @@ from typing import Any
 
 import torch
 
-from aotlens.dynamo.user_names import user_name
-
 __all__ = [
     "as_guard",
     "evaluate_access",
     "short_dtype",
-    "user_name",
     "value_accesses",
     "value_text",
     "without_scope",

@@ -39,7 +39,7 @@ from aotlens.torch_api.dynamo.events import (
 from aotlens.torch_api.patches.compilers import LISTEN
 from aotlens.torch_api.patches.scopes import patched
 
-__all__ = ["Listener"]
+__all__ = ["FunctionKey", "Listener"]
 
 _FRAME = "frame"
 """The clock's event for a function that Dynamo processes."""
@@ -94,7 +94,10 @@ class Listener:
         self.sites = CompileSites()
         self.inlined: set[tuple[str, int]] = set()
         """File and first line of every function that Dynamo traced as a callee."""
+        self.times_guards = time_guards
+        """Whether the guards of each compilation are evaluated once more, to measure them."""
         self.counts_calls = time_guards
+        """Whether every run of a graph is noted: guards cost their time at each call, so both are shown."""
         self.on_run: Callable[[], None] | None = None
         self.graphs: dict[str, tuple[str, str, str]] = {}
         """File, function and part of each compilation whose graph ran."""
@@ -301,7 +304,7 @@ class Listener:
 
     def makes_guards(self, guards: DynamoGuards) -> None:
         owner, part = self._owner(guards.code)
-        nanoseconds = _timed(guards.check) if self.counts_calls else None
+        nanoseconds = _timed(guards.check) if self.times_guards else None
         owner.guards[part] = MeasuredGuards(guards.made, nanoseconds)
         if part:
             return

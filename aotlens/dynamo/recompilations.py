@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
-from aotlens.dynamo.guard_names import evaluate_access, user_name, value_accesses, value_text
-from aotlens.dynamo.user_names import state_names
+from aotlens.dynamo.guard_names import evaluate_access, value_accesses, value_text
+from aotlens.dynamo.user_names import state_names, user_name
 from aotlens.model.dynamo import CauseKind
 from aotlens.torch_api.dynamo.events import DynamoRecompile, GuardMiss
 
@@ -59,8 +59,12 @@ def closest_entry(recompile: DynamoRecompile) -> GuardMiss | None:
 
 
 def _depth(reason: str) -> int:
-    steps = (index for index, check in enumerate(_TENSOR_CHECKS) if f"{check}" in reason.partition("#")[0])
-    return max(steps, default=-1)
+    """Return the index of the tensor check that failed; -1 for other guards.
+
+    The text after `#` is the user's source line, which may contain the words of another check.
+    """
+    guard = reason.partition("#")[0]
+    return max((index for index, check in enumerate(_TENSOR_CHECKS) if check in guard), default=-1)
 
 
 def failed_guard(miss: GuardMiss, scope: Mapping[str, Any], broken: str = "") -> FailedGuard:

@@ -12,11 +12,11 @@ from aotlens.dynamo.breaks import CAPTURED_WHOLE, BreakFacts, enclosing_qualname
 from aotlens.dynamo.compile_time import FIRST_RUN, OTHER, Clock
 from aotlens.dynamo.facts import CompilationFacts, FunctionFacts, MeasuredGuards
 from aotlens.dynamo.graph_edges import EdgeOperator, user_line
-from aotlens.dynamo.guard_names import user_name
 from aotlens.dynamo.hints import Library, break_hint
-from aotlens.dynamo.listener import Listener
+from aotlens.dynamo.listener import FunctionKey, Listener
 from aotlens.dynamo.skips import skip_of
 from aotlens.dynamo.spans import definition_at, expression_text, statement_span, user_span
+from aotlens.dynamo.user_names import user_name
 from aotlens.model.dynamo import (
     Break,
     CacheUse,
@@ -68,21 +68,27 @@ def _target_names(targets: Sequence[Target]) -> dict[str, tuple[str, ...]]:
     return names
 
 
-def _breaks_by_function(listener: Listener) -> dict[tuple[str, str], list[BreakFacts]]:
+def _breaks_by_function(listener: Listener) -> dict[FunctionKey, list[BreakFacts]]:
     """Return the breaks in source order, by the function around the expression."""
-    groups: dict[tuple[str, str], list[BreakFacts]] = {}
+    groups: dict[FunctionKey, list[BreakFacts]] = {}
     for facts in sorted(listener.breaks, key=lambda entry: (entry.span.line, entry.span.col)):
-        file, line = facts.span.file, facts.span.line
-        inner = next(
-            (key for key, known in listener.functions.items() if key[0] == file and known.line == line), None
-        )
-        qualname = enclosing_qualname(facts) or facts.owner.partition(" after ")[0]
-        if inner is None:
-            definition = definition_at(file, line)
-            listener.function(file, qualname, definition.line if definition is not None else line)
-            inner = file, qualname
-        groups.setdefault(inner, []).append(facts)
+        groups.setdefault(_function_around(facts, listener), []).append(facts)
     return groups
+
+
+def _function_around(facts: BreakFacts, listener: Listener) -> FunctionKey:
+    """Return the key of the function around a break, and add the function if Dynamo never began with it.
+
+    Its first line is looked up before its name: a lambda has no definition that `enclosing_qualname` finds.
+    """
+    file, line = facts.span.file, facts.span.line
+    for key, known in listener.functions.items():
+        if known.file == file and known.line == line:
+            return key
+    qualname = enclosing_qualname(facts) or facts.owner.partition(" after ")[0]
+    definition = definition_at(file, line)
+    listener.function(file, qualname, definition.line if definition is not None else line)
+    return file, qualname
 
 
 def _function(

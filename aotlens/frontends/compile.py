@@ -95,7 +95,8 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
 def inspect(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """Report what ahead-of-time compilation does with `fn(*args, **kwargs)`; `fn` runs once, on fake
     tensors."""
-    compiled = compile_direct(fn, args, kwargs, _inspect_options())
+    options = CompileOptions(backend="eager", observe_variables=True)  # the report names values by variables
+    compiled = compile_direct(fn, args, kwargs, options)
     return Report(torch.__version__, platform.python_version(), "aotlens.inspect", (compiled.target(),))
 
 
@@ -111,7 +112,3 @@ def export(fn: Callable[..., Any], *args: Any, options: CompileOptions | None = 
     chosen = with_policy_function(options or CompileOptions(backend="eager"))
     compiled = compile_direct(fn, args, kwargs, replace(chosen, standalone=True, lazy_backward=False))
     return compiled.source
-
-
-def _inspect_options() -> CompileOptions:
-    return CompileOptions(backend="eager", observe_variables=True)

@@ -25,7 +25,11 @@ def reject_settings() -> None:
 
 
 def reject_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
-    """Reject mutations that need a wrapper around the graph."""
+    """Reject inputs that need a wrapper around the graph at each call, which an exported graph lacks.
+
+    The wrapper reads free variables, unwraps subclasses, regenerates views from synthetic bases, and gives
+    the caller's tensors their new metadata and autograd graph.
+    """
     for captured_input, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         span = _span(joint, info)
         name = captured_input.slot.name
@@ -75,16 +79,20 @@ def reject_calling_convention(joint: JointProgram) -> None:
             )
 
 
-def reject_pytrees(args: Any, result: Any) -> None:
-    """Reject containers within the flat list of arguments, or of results."""
+def reject_nested_arguments(args: Any) -> None:
+    """Reject containers within the flat list of arguments."""
     if not isinstance(args, (list, tuple)):
         raise unsupported("export-joint-inputs")
     for index, arg in enumerate(args):
         if isinstance(arg, (list, tuple, dict)):
             raise unsupported("export-joint-nested-inputs", index=index, type=type(arg).__name__)
-    if result is not None and result.is_leaf():
+
+
+def reject_nested_result(structure: Any) -> None:
+    """Reject the pytree structure of a result that is not a flat list of leaves."""
+    if structure.is_leaf():
         raise unsupported("export-joint-outputs")
-    if result is not None and not all(child.is_leaf() for child in result.children()):
+    if not all(child.is_leaf() for child in structure.children()):
         raise unsupported("export-joint-nested-outputs")
 
 

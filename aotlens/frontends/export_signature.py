@@ -10,7 +10,6 @@ from aotlens.ir.from_graph_module import flat_outputs
 from aotlens.ir.slots import Buffer, MutatedInput, Parameter, UserOutput
 from aotlens.joint.convention import forward_graph_outputs, primals
 from aotlens.joint.records import JointProgram
-from aotlens.torch_api.operators import pytree
 
 
 @dataclass
@@ -63,7 +62,6 @@ def describe_graph(
         if isinstance(out.slot, MutatedInput)
     ]
     kinds = [type(slot) for slot in inputs]
-    structure = joint.captured.structure.result
     return GraphSignature(
         parameters=[slot.fqn for slot in inputs if isinstance(slot, Parameter)],
         buffers=[slot.fqn for slot in inputs if isinstance(slot, Buffer)],
@@ -81,7 +79,7 @@ def describe_graph(
             name: inputs[slot] for name, slot in updated if not isinstance(slot, (Buffer, Parameter))
         },
         in_spec=in_spec,
-        out_spec=structure if structure is not None else pytree.tree_structure([0] * len(results)),
+        out_spec=joint.captured.structure.result,
         backward_signature=(None if loss_index is None else _backward(joint, outputs, inputs, loss_index)),
     )
 

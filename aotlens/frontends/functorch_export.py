@@ -17,7 +17,8 @@ from aotlens.frontends.export_checks import (
     reject_calling_convention,
     reject_inexpressible,
     reject_loss,
-    reject_pytrees,
+    reject_nested_arguments,
+    reject_nested_result,
     reject_settings,
 )
 from aotlens.frontends.export_signature import GraphSignature, describe_graph
@@ -95,14 +96,14 @@ def aot_export_joint_simple(
     Raises:
         RuntimeError: nested arguments or results, a mutated input, a result that is an alias.
     """
-    reject_pytrees(args, None)
+    reject_nested_arguments(args)
     reject_settings()
     with untied_inputs(func, tuple(args), {}) as untied, nullcontext() if trace_joint else torch.no_grad():
         joint = trace_direct(func, untied.args, {}, _options(decompositions))
     untied.reject_written(joint)
     reject_inexpressible(joint, trace_joint)
     reject_calling_convention(joint)
-    reject_pytrees(args, joint.captured.structure.result)
+    reject_nested_result(joint.captured.structure.result)
     return joint_module(joint)
 
 
@@ -126,6 +127,8 @@ class JointWithDescriptors:
 
     @property
     def fake_mode(self) -> Any:
+        """The mode of the graph's fake tensors, as in torch's record: whoever edits the graph makes new ones
+        in it."""
         return self.joint.captured.fake_mode
 
 
@@ -199,8 +202,7 @@ def _options(decompositions: Decompositions | None, *, dynamic: bool = False) ->
 
 def _result(joint: JointProgram) -> Any:
     """Return the traced function's result, on fake tensors."""
-    spec, outputs = joint.captured.structure.result, list(joint.captured.outputs)
-    return pytree.tree_unflatten(outputs, spec) if spec is not None else outputs
+    return pytree.tree_unflatten(list(joint.captured.outputs), joint.captured.structure.result)
 
 
 def _name_inputs(module: fx.GraphModule) -> None:

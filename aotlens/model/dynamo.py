@@ -11,7 +11,7 @@ Invariant: one record per graph break, recompilation and constant, however often
 | compiles a function for the first time | `Compilation` without a cause |
 | recompiles it, as a guard failed | `Compilation` with its `Cause` |
 | stops compiling it after too many of these | `DynamoFunction.limit_hit` |
-| runs a call without a graph, for another function's sake | `CallsInEager` |
+| runs a call without a graph, for another function's sake | `NotCompiled` |
 | builds a size or number into a graph | `Specialisation` |
 | looks at a function and leaves it to Python | `Skipped` |
 | checks values before each call | `DynamoGuard` |
@@ -22,6 +22,7 @@ Invariant: one record per graph break, recompilation and constant, however often
 from dataclasses import dataclass, field
 from typing import Literal
 
+from aotlens.model.eager import NotCompiled
 from aotlens.model.recompilations import Cause, CauseKind, Forecast
 from aotlens.model.source import Fix, Related, Span
 
@@ -30,7 +31,6 @@ __all__ = [
     "BreakEffect",
     "CacheLookup",
     "CacheUse",
-    "CallsInEager",
     "Cause",
     "CauseKind",
     "Compilation",
@@ -330,17 +330,6 @@ class StartedProcesses:
 
 
 @dataclass(frozen=True, slots=True)
-class CallsInEager:
-    """Calls of one module or function in which no graph ran, though Dynamo may report nothing of its own."""
-
-    name: str
-    span: Span | None
-    """Where the script passes it to `torch.compile`, or the break in it."""
-    count: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Dynamo:
     """Everything that Dynamo did while the script ran."""
 
@@ -357,8 +346,9 @@ class Dynamo:
     """Results of calls with other arguments; empty unless requested."""
     processes: tuple[StartedProcesses, ...] = ()
     """Other processes of the script, which are not observed."""
-    calls_in_eager: tuple[CallsInEager, ...] = ()
-    """Of what is passed to `torch.compile`; empty in a report with `not_compiled`, which lists them."""
+    calls_in_eager: tuple[NotCompiled, ...] = ()
+    """Calls in which no graph ran, though Dynamo may report nothing of its own; not those of a function with
+    `limit_hit`, which counts them.  Only `aotlens why` lists them here; `not_compiled` has them too."""
 
     @property
     def breaks(self) -> tuple[Break, ...]:

@@ -104,6 +104,7 @@ def index_tensor(handler: Any, original: Callable[..., Any], tensor: Any, index:
     Not where another mode or a transform looks at the function, as at those of higher-order operators, nor
     where torch's flex attention handles the index itself.
     """
+    __tracebackhide__ = True  # torch's error about an index is the user's (`session/errors/failures.py`)
     return original(tensor, _prepared(handler, index), *value)
 
 

@@ -18,7 +18,6 @@ from typing import Literal
 from aotlens.model.dynamo import (
     Break,
     CacheUse,
-    CallsInEager,
     Compilation,
     CompileSeconds,
     Dynamo,
@@ -27,6 +26,7 @@ from aotlens.model.dynamo import (
     Specialisation,
     StartedProcesses,
 )
+from aotlens.model.eager import NotCompiled
 from aotlens.model.source import Span
 from aotlens.model.spans import location
 from aotlens.view.quantities import counted, human_bytes, human_seconds
@@ -135,9 +135,9 @@ def _of_function(function: DynamoFunction) -> Iterator[Problem]:
             yield Problem("constant", title, name, line, text, reasons, "", 0, code="AL408")
 
 
-def _of_calls(calls: CallsInEager) -> Problem:
-    title, facts = f"{counted(calls.count, 'call')} in eager", (calls.reason,)
-    return Problem("code in eager", title, calls.name, calls.span, "", facts, "", 0, code="AL405")
+def _of_calls(record: NotCompiled) -> Problem:
+    title, facts = f"{counted(record.calls, 'call')} in eager", (record.reason,)
+    return Problem("code in eager", title, record.name, record.span, "", facts, "", 0, code=record.code)
 
 
 SPLIT_GRAPHS = 2

@@ -201,7 +201,7 @@ def test_a_module_that_the_break_of_another_leaves_in_eager_is_a_problem(tmp_pat
     report = loads(aotlens("why", "--format", "json", "script.py", cwd=tmp_path).out)
     assert report.dynamo is not None
     (calls,) = report.dynamo.calls_in_eager
-    assert (calls.name, calls.count, calls.span.line if calls.span else 0) == ("Sequential", 3, 10)
+    assert (calls.name, calls.calls, calls.span.line if calls.span else 0) == ("Sequential", 3, 10)
     assert "Dynamo reuses what it compiled for another `Sequential`" in calls.reason
     text = aotlens("why", "script.py", cwd=tmp_path).out
     assert "1. 3 calls in eager in Sequential  script.py:10:10" in text

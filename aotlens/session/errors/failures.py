@@ -24,8 +24,8 @@ _PACKAGE = str(Path(__file__).absolute().parents[2])
 TEXT = "<aotlens "
 GENERATED = ("<frozen", TEXT, "<eval_with_key>")
 """Prefixes of names that are no files: Python's own modules, our module texts, Dynamo's graphs."""
-RERAISED = (("tensor_attributes.py", "index_tensor"), ("scopes.py", "call"))
-"""Files and functions of ours between the user's line and torch's function: their errors are the user's."""
+PASSES_ERRORS_ON = "__tracebackhide__"
+"""A variable, known from pytest, of our functions that only call torch's: their errors are the user's."""
 _BETWEEN = tuple(str(Path(_PACKAGE, name)) for name in ("capture", "gpu_emulation", "torch_api"))
 """Packages that the user's own calls of torch pass through."""
 
@@ -209,8 +209,9 @@ def _line(error: BaseException, script: str) -> int | None:
 
 def _frames(tb: TracebackType | None) -> Iterator[tuple[str, int]]:
     for frame, line in traceback.walk_tb(tb):
-        if (Path(frame.f_code.co_filename).name, frame.f_code.co_name) not in RERAISED:
-            yield frame.f_code.co_filename, line
+        code = frame.f_code
+        if PASSES_ERRORS_ON not in code.co_varnames or not code.co_filename.startswith(_PACKAGE):
+            yield code.co_filename, line
 
 
 def _is_script(file: str, script: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from aotlens.diagnostics.tracing import dynamo_findings, from_not_compiled, is_found_in_dynamo
-from aotlens.model.dynamo import CallsInEager, Dynamo
+from aotlens.model.dynamo import Dynamo
 from aotlens.model.report import Report
 from aotlens.session.collector import Collector, counting_calls
 from aotlens.session.dynamo.calls_in_eager import of_calls_in_eager
@@ -57,9 +57,9 @@ def _observed(job: WhyJob) -> tuple[ScriptEnd, Report]:
         dynamo = dynamo or Dynamo()
         limited = {function.name for function in dynamo.functions if function.limit_hit}
         in_eager = tuple(
-            CallsInEager(row.name, row.span, row.calls, row.reason)
-            for row in calls
-            if row.name not in limited  # its calls are already counted there
+            record
+            for record in calls
+            if record.name not in limited  # its calls are already counted there
         )
         dynamo = replace(dynamo, processes=started.records, calls_in_eager=in_eager)
     findings = (

@@ -108,6 +108,7 @@ def around(run: Callable[..., Any]) -> Replace:
     def replace(original: Any, current: Current) -> Any:
         @wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True  # an error in torch's own function is not ours
             return run(original, *args, **kwargs)
 
         return call
@@ -122,6 +123,7 @@ def handled(run: Callable[..., Any]) -> Replace:
     def replace(original: Any, current: Current) -> Any:
         @wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
             handler = current()
             if handler is not None:
                 return run(handler, original, *args, **kwargs)
