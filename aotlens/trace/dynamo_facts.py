@@ -193,10 +193,7 @@ def _breaks(facts: CompilationFacts, owner: str, locate: Locate) -> Iterator[Bre
         body = _body(text)
         traceback = text.partition("User code traceback:")[2].partition("Traceback (most recent")[0]
         frames = logged_frames(traceback)
-        broken = _BROKEN.search(text)
-        if not frames and broken is None:
-            continue
-        stopped = frames[-1] if frames else Line(broken[1], int(broken[2]), "", "") if broken else None
+        stopped = frames[-1] if frames else _broken_line(text)
         if stopped is None:
             continue
         line = _user_line(facts, frames) or stopped
@@ -217,6 +214,12 @@ def _breaks(facts: CompilationFacts, owner: str, locate: Locate) -> Iterator[Bre
             splits=(owner,) if effect == "graph split" else (),
             compilations=(facts.compilation.id,),
         )
+
+
+def _broken_line(text: str) -> Line | None:
+    """Return the line that the message names, for a break whose stack was not logged."""
+    broken = _BROKEN.search(text)
+    return None if broken is None else Line(broken[1], int(broken[2]), "", "")
 
 
 def _is_package(file: str) -> bool:

@@ -122,7 +122,11 @@ class CompilationFacts:
 
     @cached_property
     def sets(self) -> tuple["GraphSet", ...]:
-        """Return the AOT graphs: one set, or one per part if a wrapper splits Dynamo's graph (DDP)."""
+        """Return the AOT graphs: one set, or one per part if a wrapper splits Dynamo's graph (DDP).
+
+        A compilation that ended before AOTAutograd's last graphs has one set with what there is: the joint
+        graph, or Dynamo's graph alone, as for a backend that does not use AOTAutograd.
+        """
         count = max(len(self.records("aot_forward_graph")), len(self.records("aot_inference_graph")))
         if count == 0:
             has_joint = bool(self.records("aot_joint_graph"))

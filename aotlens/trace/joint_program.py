@@ -7,7 +7,7 @@ by name among those that torch has registered.  A body of a higher-order operato
 import ast
 import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -100,14 +100,21 @@ class JointBuilder:
         inputs = tuple(map(self._input, self._graph.arguments))
         nodes = tuple(self._all_nodes())
         outputs = tuple(self._outputs())
-        changed = frozenset(
-            id(item.node)
-            for item in inputs
-            if 0 <= getattr(item.slot, "index", -1) < len(self._inputs)
-            and not isinstance(item.slot, Tangent)
-            and self._inputs[item.slot.index].mutates_data  # type: ignore[union-attr]  # tangents have none
-        )
-        return Joint(Program("joint", inputs, nodes, outputs), changed, self._leaves(inputs))
+        rows = tuple(self._callers_inputs(inputs))
+        changed = frozenset(id(node) for node, _, row in rows if row.mutates_data)
+        return Joint(Program("joint", inputs, nodes, outputs), changed, _leaves(rows))
+
+    def _callers_inputs(self, inputs: tuple[ProgramInput, ...]) -> Iterator[tuple[Node, int, Input]]:
+        """Yield the inputs that the caller passes, with their index and their row of the report."""
+        for item in inputs:
+            if isinstance(item.slot, UserInput | Parameter | Buffer | SymIntInput):
+                row = self._row_at(item.slot.index)
+                if row is not None:
+                    yield item.node, item.slot.index, row
+
+    def _row_at(self, index: int) -> Input | None:
+        """Return the report's row of an input; None if the log lacks it."""
+        return self._inputs[index] if index < len(self._inputs) else None
 
     def _all_nodes(self) -> Iterator[Node]:
         items = _items(self._graph)
@@ -142,20 +149,6 @@ class JointBuilder:
         )
         return Program(name, inputs, nodes, outputs)
 
-    def _leaves(self, inputs: tuple[ProgramInput, ...]) -> dict[int, torch.Tensor]:
-        leaves = {}
-        for item in inputs:
-            index = getattr(item.slot, "index", len(self._inputs))
-            row = self._inputs[index] if 0 <= index < len(self._inputs) else None
-            if (
-                row is not None
-                and row.requires_grad
-                and row.is_leaf
-                and isinstance(item.node.val, torch.Tensor)
-            ):
-                leaves[index] = item.node.val
-        return leaves
-
     def _input_node(self, argument: Argument) -> Node:
         node = Node(argument.name, None, (), {}, self._value(argument.type), Origin(Frames(), ""))
         self._nodes[argument.name] = node
@@ -168,7 +161,7 @@ class JointBuilder:
         index = _index(slot)
         if index is None or not slot.startswith(("Plain", "Param", "Buffer")):
             raise UnknownGraphError(f"the input `{name}` is `{slot or 'of an unknown kind'}`")
-        row = self._inputs[index] if index < len(self._inputs) else None
+        row = self._row_at(index)
         if row is not None and row.kind == "Parameter":
             return ProgramInput(node, Parameter(row.name, index, row.fqn or row.name, inner))
         if row is not None and row.kind == "Buffer":
@@ -260,6 +253,15 @@ class JointBuilder:
             elif not text:
                 raise UnknownGraphError("this torch does not say which results are gradients")
             yield ProgramOutput(value, slot)
+
+
+def _leaves(rows: Iterable[tuple[Node, int, Input]]) -> dict[int, torch.Tensor]:
+    """Return the leaves that receive a gradient, by index: their `.grad` counts in the predicted peak."""
+    return {
+        index: node.val
+        for node, index, row in rows
+        if row.requires_grad and row.is_leaf and isinstance(node.val, torch.Tensor)
+    }
 
 
 def _operator(target: str) -> Any:

@@ -18,16 +18,19 @@ __all__ = ["last_phase", "seconds_by_phase"]
 _NAME = re.compile(rb'"name": "([^"]{1,200})"')
 _TIME = re.compile(rb'"ts": (\d{1,20}(?:\.\d{1,9})?)')
 MAX_DEPTH = 200
+"""The limit of nested phases: a hostile log may begin any number without an end."""
 
-
-_KNOWN: WeakKeyDictionary[CompilationFacts, dict[str, float]] = WeakKeyDictionary()
+_SECONDS: WeakKeyDictionary[CompilationFacts, dict[str, float]] = WeakKeyDictionary()
 
 
 def seconds_by_phase(facts: CompilationFacts) -> dict[str, float]:
-    """Return wall seconds by phase, in the order in which the phases began."""
-    if facts not in _KNOWN:
-        _KNOWN[facts] = _seconds_by_phase(facts)
-    return _KNOWN[facts]
+    """Return wall seconds by phase, in the order in which the phases began.
+
+    Memoised, because several parts of a report ask for it, and a compilation has hundreds of events.
+    """
+    if facts not in _SECONDS:
+        _SECONDS[facts] = _seconds_by_phase(facts)
+    return _SECONDS[facts]
 
 
 def _seconds_by_phase(facts: CompilationFacts) -> dict[str, float]:
@@ -59,6 +62,7 @@ def last_phase(facts: CompilationFacts) -> str:
 
 
 def _phase(name: str, around: str) -> str:
+    """Return the phase of an event; one without a phase of its own counts for the event around it."""
     return _own_phase(name) or around
 
 
@@ -73,6 +77,7 @@ def _name(raw: bytes) -> str:
 
 
 def _events(facts: CompilationFacts) -> list[tuple[str, bool, float]]:
+    """Return the name of each event, whether it begins, and its time in microseconds."""
     events = []
     for record in facts.every("chromium_event"):
         text = facts.process.raw_text(record)  # there are hundreds of these in each compilation

@@ -107,6 +107,6 @@ def wrapper_of(facts: CompilationFacts, index: int) -> Wrapper | None:
         start = len(lines) + 1
         lines += [*text.split("\n"), ""]
         steps.append(WrapperStep(kind, True, reason, (start, len(lines) - 1)))
-        if kind == "runtime_wrapper_orchestration" and _COPY.search(text):
+        if kind == "runtime_wrapper_orchestration" and _COPY.search(text):  # a step of its own in our wrapper
             steps.append(WrapperStep("copy back", True, "writes new values into the caller's tensors", None))
     return Wrapper("\n".join(lines), tuple(steps)) if steps else None

@@ -24,7 +24,7 @@ COVERED: dict[str, tuple[str, ...]] = {
         f"aotlens/{name}" for name in ("model", "build", "diagnostics", "view", "render", "compare")
     ),
     "processes.md": ("aotlens/session", "aotlens/worker", "aotlens/cli", "tui", "lsp_server"),
-    "packages.md": ("aotlens/ir",),
+    "packages.md": ("aotlens/ir", "aotlens/trace"),
     "torch.md": ("aotlens/torch_api",),
 }
 """By page: the folders of which it lists every module, each under a heading that names the folder."""

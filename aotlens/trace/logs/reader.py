@@ -39,8 +39,9 @@ MAX_STRING = 4_096
 _RANK_OF_NAME = re.compile(r"rank_(\d{1,9})[_.]")
 _DIGEST = re.compile(rb'"has_payload": "([0-9a-f]{32})"\}?\s*$')
 _STARTS = ("dynamo_start",)
-_ROW = (1 << 40) - 1
-"""The part of a record's key that is its row; the rest is its file."""
+_ROW_BITS = 40
+_ROW = (1 << _ROW_BITS) - 1
+"""The part of a record's key that is its row; the higher bits are its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class Process:
         return self.trace.raw_text(record)
 
     def frames(self, record: Record, key: str = "stack") -> tuple[Frame, ...]:
-        """Return the stack of a record's value, the outermost frame first."""
+        """Return the stack below a key of a record's value, the outermost frame first."""
         value = self.header(record)
         return self.stack(value.get(key)) if isinstance(value, dict) else ()
 
@@ -170,7 +171,11 @@ class Process:
             str(entry.get("loc", "")),
         )
 
-    def _compilation(self, id: str, kind: str, attempt: int) -> Compilation:
+    def compilation_of(self, id: str, kind: str, attempt: int) -> Compilation:
+        """Return the compilation to which a record with this id belongs.
+
+        After `torch._dynamo.reset()` the ids start again: a second first attempt is another compilation.
+        """
         newest = self._newest.get(id)
         begins = kind in _STARTS and attempt == 0
         if newest is None or (begins and newest.has(*_STARTS)):
@@ -231,18 +236,18 @@ class Trace:
         return counts
 
     def record(self, key: int) -> Record:
-        file, row = key >> 40, key & _ROW
+        file, row = key >> _ROW_BITS, key & _ROW
         context = self.context_of(key)
         kind = self.kind_of(key)
         return Record(kind.name, kind.is_artifact, context.compile_id, context.attempt, file, row)
 
     def kind_of(self, key: int) -> Kind:
-        table = self.tables[key >> 40]
+        table = self.tables[key >> _ROW_BITS]
         return table.kinds[table.kind_rows[key & _ROW]]
 
     def length_of(self, key: int) -> int:
         """Return the bytes of the record in the log, header and payload."""
-        return self.tables[key >> 40].lengths[key & _ROW]
+        return self.tables[key >> _ROW_BITS].lengths[key & _ROW]
 
     def header(self, record: Record) -> object:
         """Return the JSON value under the record's kind; None if the header is damaged."""
@@ -275,10 +280,6 @@ class Trace:
             return self.header(record) is not None
         return hashlib.md5(self.raw_text(record), usedforsecurity=False).hexdigest() == digest
 
-    def size(self, record: Record) -> int:
-        """Return the bytes of header and payload in the log."""
-        return self.tables[record.file].lengths[record.row]
-
     def _head(self, record: Record, length: int = MAX_HEADER_BYTES) -> bytes:
         table, row = self.tables[record.file], record.row
         start, end = table.head_starts[row], table.head_ends[row]
@@ -289,7 +290,7 @@ class Trace:
         table, row = self.tables[record.file], record.row
         start = table.head_ends[row] + 1
         length = min(table.lengths[row] - start, MAX_TEXT_BYTES)
-        if length <= 0:
+        if length <= 0:  # the record is its header
             return b""
         raw = self.files[record.file].read(table.offsets[row] + start, length)
         if b"\r" in raw:
@@ -300,7 +301,7 @@ class Trace:
 
     def context_of(self, key: int) -> Context:
         """Return the process and the compilation of the record."""
-        table = self.tables[key >> 40]
+        table = self.tables[key >> _ROW_BITS]
         return table.contexts[table.context_rows[key & _ROW]]
 
     def _group(self) -> None:
@@ -322,9 +323,9 @@ class Trace:
                 self.processes.append(process)
             if process.rank is None:
                 process.rank = context.rank
-            kind, key = table.kinds[kind_row], file << 40 | row
+            kind, key = table.kinds[kind_row], file << _ROW_BITS | row
             if context.compile_id is not None:
-                process._compilation(context.compile_id, kind.name, context.attempt).add(key)
+                process.compilation_of(context.compile_id, kind.name, context.attempt).add(key)
             else:
                 process.others.append(key)
                 if kind.name in ("str", "torch_version"):

@@ -241,7 +241,7 @@ class Pending:
 
     def read(self, block: bytes) -> bytes | None:
         """Read a block; return what follows the record, or None if the record continues."""
-        joined = self._last + block
+        joined = self._last + block  # a block may end within the newline, `V` and digit that begin a record
         position = _next_start(joined, 0)
         if position >= 0:
             self.end += position - len(self._last)

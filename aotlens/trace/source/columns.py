@@ -109,6 +109,7 @@ def forward_name(operator: str) -> str:
 
 
 def _only(expressions: Sequence[_Expression], code: str) -> Columns | None:
+    """Return the columns of the only expression; None if there is none or several, so nothing is guessed."""
     if len(expressions) != 1 or expressions[0].columns.end > len(code.encode()):
         return None  # several, none, or one that ends on a later line
     return expressions[0].columns
@@ -128,10 +129,11 @@ def _parsed(code: str) -> ast.AST | None:
     """Return the tree of a line: a statement, the head of a block, or the beginning of a longer call."""
     for text in (code, f"{code} pass", f"if True: pass\n{code} pass", f"{code}{_closing(code)}"):
         try:
-            with warnings.catch_warnings(action="ignore"):
+            with warnings.catch_warnings(action="ignore"):  # about the user's line, as `x is 1`
                 tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
+        # An `elif` or `else` is on the second line of what was parsed, so it would have other positions.
         return tree if not text.startswith("if True: pass\n") else None
     return None
 

@@ -62,7 +62,7 @@ class Workspace:
 
         `codes` are logged lines of the file, by number: they decide among files of equal suffix.
         """
-        if not file.endswith(".py") or "\0" in file:
+        if not file.endswith(".py") or "\0" in file:  # a path with a null character raises where it is used
             return None
         parts = _parts(file)
         mapped = _first_file(_mapped(parts, self.mappings))
