@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from aotlens.analysis.records import ConstantBase
-from aotlens.capture.records import AutogradChange, Captured, CapturedInput
+from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Geometry
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.graph_calls import UnchangedGraph
@@ -25,7 +25,7 @@ from aotlens.runtime.value_text import Bindings, write_captured_tensors
 from aotlens.torch_api.autograd import in_callers_context
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.modes import user_function_mode_types
-from aotlens.torch_api.operators import OpOverload, attribute_text, has_composite_kernel
+from aotlens.torch_api.operators import attribute_text
 from aotlens.torch_api.python_functions import SOME_TENSOR
 
 CONTAINERS = (list, dict, deque, CellType)
@@ -91,51 +91,6 @@ def write_graph(
             f"{name} = compile_{name}()",
             f"return {name}(inputs)",
         )
-
-
-def graph_context(parts: Partitioned) -> str:
-    """Return the `with` line under which a graph runs: its operators already contain the recorded modes."""
-    casts = parts.joint.captured.modes.casts
-    return "with below_views(), without_autocast():" if casts else "with below_views():"
-
-
-MANY_OPERATORS = 32
-"""From so many operators on, `below_views` costs less than autograd's look at each of them."""
-
-
-def records_nothing(parts: Partitioned) -> bool:
-    """Return True if autograd has nothing to record in any call that the text accepts."""
-    captured, changes = parts.joint.captured, parts.joint.meta.inputs
-    requires_grad = any(captured_input.requires_grad for captured_input in captured.inputs)
-    requires_grad |= any(info.autograd is not AutogradChange.NONE for info in changes)
-    return parts.backward is None and not (captured.grad_enabled and requires_grad)
-
-
-def inference_context(parts: Partitioned, code: GraphCode) -> str:
-    """Return the `with` line under which a graph without backward runs; empty if it needs none.
-
-    Where autograd has nothing to record, `below_views` matters to views and writes alone.
-    """
-    is_own_text = code.compile is None and code.standalone is None
-    nodes = [node for node in code.program.nodes if node.constant is None]
-    is_short = is_own_text and len(nodes) < MANY_OPERATORS
-    if is_short and records_nothing(parts) and all(_only_computes(node.op) for node in nodes):
-        return "with without_autocast():" if parts.joint.captured.modes.casts else ""
-    return graph_context(parts)
-
-
-def _only_computes(op: Any) -> bool:
-    """Return True if an operator of torch's has a kernel that returns new tensors and writes to none."""
-    if not isinstance(op, OpOverload) or op.namespace != "aten" or has_composite_kernel(op):
-        return False
-    return all(argument.alias_info is None for argument in op._schema.arguments)
-
-
-def call_graph(code: GraphCode, arguments: list[str]) -> str:
-    """Return the call of a graph, in the calling convention of its code."""
-    listed = ", ".join(arguments)
-    name = graph_name(code.program)
-    return f"{name}([{listed}])" if code.boxed else f"{name}({listed})"
 
 
 def view_text(step: ViewStep, source: str, names: Names) -> str:

@@ -1,6 +1,6 @@
 """The module text, its lines by wrapper step, and the names that must be bound before it runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +28,11 @@ class TextBuilder:
         self.indent += 1
         yield
         self.indent -= 1
+
+    def unpack(self, names: Sequence[str], source: str) -> None:
+        """Add the line that binds names to the items of a tuple; `source` alone if there are none."""
+        targets = f"{', '.join(names)}{',' if len(names) == 1 else ''}"
+        self.add(f"{targets} = {source}" if names else source)
 
     def raise_if(self, condition: str, error: str, message: str, actual: str = "") -> None:
         """Add a check; `actual` is an expression whose value ends the message."""

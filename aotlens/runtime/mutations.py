@@ -16,7 +16,7 @@ from aotlens.ir.render import Names
 from aotlens.ir.slots import CurrentInput, SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
-from aotlens.runtime.graph_text import records_nothing
+from aotlens.runtime.graph_runs import records_nothing
 from aotlens.runtime.inference_tensors import LineModes
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.unsupported import unsupported

@@ -142,7 +142,7 @@ class Unpacking:
             f"spec != {ARGUMENT_SPEC}", "spec", ("arguments with the structure that it was compiled for")
         )
         if self._leaves:
-            builder.add(f"{', '.join(self._leaves)}{',' if len(self._leaves) == 1 else ''} = leaves")
+            builder.unpack(self._leaves, "leaves")
 
     def _check(self, condition: str, actual: str, wanted: str) -> None:
         message = f"compiled `{self._target}` takes {wanted}, got "
@@ -170,7 +170,7 @@ class Unpacking:
                 *(f"{name} = {source}[{key!r}]" for key, name in zip(spec.context, names, strict=True))
             )
         elif names:
-            self._builder.add(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {source}")
+            self._builder.unpack(names, source)
         for child, name, inner in below:
             self._children(child, name, inner)
 

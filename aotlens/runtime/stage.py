@@ -15,11 +15,8 @@ from aotlens.model.report import WrapperStep
 from aotlens.partition.records import Partitioned
 from aotlens.partition.saved_values import side_notes
 from aotlens.runtime.alias_guards import OVERLAP_HELPER
-from aotlens.runtime.autograd.derivatives import DifferentiableBackward
-from aotlens.runtime.autograd.double_backward import BOUND_NAME, double_backward_obstacle, needs_weakref
+from aotlens.runtime.autograd.double_backward import needs_weakref
 from aotlens.runtime.autograd.function import write_function
-from aotlens.runtime.autograd.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
-from aotlens.runtime.autograd.undefined_tangents import PartialBackward, needs_partial_backward
 from aotlens.runtime.graph_text import allows_functions, captured_tensor_names, write_graph, write_header
 from aotlens.runtime.inference_tensors import OF_THIS_MODE
 from aotlens.runtime.module_text import LoadedModule, ModuleText, TextBuilder
@@ -37,7 +34,6 @@ from aotlens.runtime.standalone import (
 from aotlens.runtime.tensor_guards import SEEN_CHECK
 from aotlens.runtime.value_text import Bindings
 from aotlens.runtime.wrapper import WrapperText
-from aotlens.torch_api.autograd import in_callers_context
 from aotlens.torch_api.dynamo.state import disable_in_dynamo
 
 _serial = itertools.count(1)
@@ -55,7 +51,7 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     if code.backward is not None:
         write_graph(body, code.backward, names, bindings.bound, side_notes(parts, "backward"))
     write_end(body, code)
-    write_function(body, parts, code, names)
+    late = write_function(body, parts, code, names)
     WrapperText(body, parts, code, names).write()
     if _uses(body, "reject_overlap("):
         body.add(*OVERLAP_HELPER.splitlines())
@@ -66,18 +62,11 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     offset = len(head.lines)
     steps = tuple(_shifted(step, offset) for step in body.steps)
     captured_tensors = captured_tensor_names(parts.joint.captured, names)
-    late: dict[str, Any] = {
+    late |= {
         name: captured_input.free_tensor
         for name, captured_input in captured_tensors
         if name not in bindings.bound
     }
-    if parts.backward is not None and double_backward_obstacle(parts) is None:
-        late[BOUND_NAME] = DifferentiableBackward(parts, code.backward.donated if code.backward else ())
-    if code.backward is not None and needs_partial_backward(body, parts):
-        compile_other = code.backward.compile_variant
-        late[BACKWARD_OF_SOME] = PartialBackward(
-            parts, in_callers_context(compile_other) if compile_other else None
-        )
     return ModuleText("\n".join([*head.lines, *body.lines]) + "\n", steps, bindings.bound, late)
 
 

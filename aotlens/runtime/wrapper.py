@@ -1,7 +1,6 @@
 """The text of `call`: what runs around the graphs on each call of the compiled function."""
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from typing import Any
 
 from aotlens.analysis.records import InputAliasInfo
@@ -9,7 +8,7 @@ from aotlens.capture.records import AutogradChange, Captured
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
-from aotlens.ir.slots import Gradient, RngOffset
+from aotlens.ir.slots import Gradient
 from aotlens.ir.subclasses import Wrapped
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.autograd.leaves import (
@@ -21,7 +20,8 @@ from aotlens.runtime.autograd.leaves import (
 )
 from aotlens.runtime.autograd.saved_tensors import check_hooks, without_hooks
 from aotlens.runtime.autograd_checks import reject_dual_tensors, reject_retain_grad_on_inputs
-from aotlens.runtime.graph_text import call_graph, chain_text, geometry_text, inference_context
+from aotlens.runtime.graph_runs import write_run
+from aotlens.runtime.graph_text import chain_text, geometry_text
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.inference_tensors import LineModes, reject_other_mode, write_inference_tensors
 from aotlens.runtime.module_text import TextBuilder
@@ -52,9 +52,8 @@ from aotlens.runtime.plan import (
     is_reset_leaf,
 )
 from aotlens.runtime.pytrees import Unpacking, argument_names, output_text
-from aotlens.runtime.rng_state import write_advance, write_reading
 from aotlens.runtime.side_effects import check_exportable, write_side_effects
-from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
+from aotlens.runtime.subclasses import outer_outputs, output_name, write_wrapping
 from aotlens.runtime.synthetic_bases import write_bases
 
 
@@ -221,17 +220,11 @@ class WrapperText:
         if self._code.backward is not None:
             self._run_function([out.name for out in outer])
             return
-        program, builder, names = self._code.forward.program, self._builder, self._names
-        graph_inputs = [names.node(graph_input.node) for graph_input in program.inputs]
-        write_unwrapping(builder, self._captured, names)
-        write_reading(builder, self._parts, program, names)
-        results = [output_name(out) for out in self._parts.forward.outputs]
-        targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
-        context = inference_context(self._parts, self._code.forward)
-        with builder.block(context) if context else nullcontext():
-            builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
-        write_advance(builder, self._parts, program, RngOffset().name)
-        write_wrapping(builder, outer, {id(graph_input.node) for graph_input in program.inputs}, names)
+        forward = self._parts.forward
+        results = [output_name(out) for out in forward.outputs]
+        write_run(self._builder, self._parts, self._code.forward, self._names, results)
+        inputs = {id(graph_input.node) for graph_input in forward.inputs}
+        write_wrapping(self._builder, outer, inputs, self._names)
 
     def _run_function(self, results: list[str]) -> None:
         """Write the call of `CompiledFunction`, whose outputs are `results`."""

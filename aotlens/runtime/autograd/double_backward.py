@@ -13,10 +13,9 @@ from aotlens.ir.slots import Buffer, FreeTensor, Gradient, Parameter
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.autograd.leaves import created_leaves, inputs_without_graph_use
 from aotlens.runtime.autograd.tangents import BackwardWrappers
-from aotlens.runtime.graph_text import graph_context
+from aotlens.runtime.graph_runs import graph_context, uses_functional_rng
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import current_input_slots, written_in_backward
-from aotlens.runtime.rng_state import uses_functional_rng
 
 BOUND_NAME = "differentiable_backward"
 
@@ -155,7 +154,7 @@ def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode, name
     with builder.block("class DoubleBackward(torch.autograd.Function):"):
         builder.add("@staticmethod")
         with builder.block("def forward(ctx, graph, *inputs):"), builder.block(graph_context(parts)):
-            wrappers = BackwardWrappers(parts, names)
+            wrappers = BackwardWrappers(parts, code.program, names)
             wrappers.read_symbols(builder, "inputs[-1]")
             builder.add(f"return tuple({wrappers.wrapped_call(f'graph(list(inputs[:{count}]))')})")
         builder.add("", "@staticmethod")

@@ -21,21 +21,27 @@ from aotlens.joint.undefined_tangents import GradientKey
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.partition.storages import storage_root
+from aotlens.runtime.autograd.derivatives import DifferentiableBackward
 from aotlens.runtime.autograd.double_backward import (
+    BOUND_NAME,
     double_backward_call,
+    double_backward_obstacle,
     write_double,
     write_saved_for_double,
 )
 from aotlens.runtime.autograd.leaves import created_leaves, inputs_without_graph_use, reshaped_leaves
 from aotlens.runtime.autograd.saved_tensors import counts_backward_runs, write_run_count
 from aotlens.runtime.autograd.tangents import BackwardWrappers, TangentText, write_stride_coercion
-from aotlens.runtime.autograd.undefined_tangents import (
-    Conditions,
-    write_choice,
-    write_undefined_checks,
-    write_undefined_error,
+from aotlens.runtime.autograd.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
+from aotlens.runtime.autograd.undefined_tangents import Conditions, UndefinedTangents
+from aotlens.runtime.graph_runs import (
+    graph_context,
+    uses_functional_rng,
+    write_advance,
+    write_reading,
+    write_run,
 )
-from aotlens.runtime.graph_text import call_graph, graph_context, graph_name
+from aotlens.runtime.graph_text import graph_name
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import (
     bind_current_inputs,
@@ -45,14 +51,13 @@ from aotlens.runtime.mutations import (
     reject_second_write,
 )
 from aotlens.runtime.output_views import write_function_views
-from aotlens.runtime.rng_state import uses_functional_rng, write_advance, write_reading
 from aotlens.runtime.subclasses import (
     outer_inputs,
     outer_outputs,
     output_name,
-    write_unwrapping,
     write_wrapping,
 )
+from aotlens.torch_api.autograd import in_callers_context
 
 
 class GradientPosition(NamedTuple):
@@ -62,10 +67,13 @@ class GradientPosition(NamedTuple):
     output_index: int
 
 
-def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
-    """Write `CompiledFunction`, and `DoubleBackward`, which rejects a second derivative by name."""
-    if code.backward is None or parts.backward is None:
-        return
+def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> dict[str, Any]:
+    """Write `CompiledFunction`, and the functions that its backward calls; nothing in inference.
+
+    Returns, by name, what replaces some of these functions where aotlens loads the text.
+    """
+    if code.backward is None:
+        return {}
     function = _FunctionText(builder, parts, code.backward, names)
     function.wrappers.write_functions(builder)
     builder.add("", "")
@@ -76,9 +84,11 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
         function.write_backward()
     builder.add("", "", "# `apply` without its Python work per argument for torch.func")
     builder.add("apply_compiled = super(torch.autograd.Function, CompiledFunction).apply")
-    if not parts.joint.always_fails:
-        write_double(builder, parts, code.backward, names)
-        write_undefined_error(builder, parts, graph_name(parts.backward))
+    if parts.joint.always_fails:
+        return {}
+    write_double(builder, parts, code.backward, names)
+    function.undefined.write_error(graph_name(code.backward.program))
+    return function.late()
 
 
 class _FunctionText:
@@ -93,7 +103,9 @@ class _FunctionText:
         self._names = names
         self._counted = counts_backward_runs(parts)
         self._outer = outer_outputs(parts)
-        self.wrappers = BackwardWrappers(parts, names, code.compile is not None)
+        self.wrappers = BackwardWrappers(parts, code.program, names, code.compile is not None)
+        self._tangents = [] if self._joint.always_fails else self.wrappers.tangents(self._outer)
+        self.undefined = UndefinedTangents(builder, parts, code.program, self._tangents)
         saved = [saved_input.node for saved_input in parts.saved_inputs]
         self._saved_tensors = [node for node in saved if not is_number(node)]
         self._saved_numbers = [node for node in saved if is_number(node)]
@@ -103,13 +115,8 @@ class _FunctionText:
         results = [output_name(out) for out in forward.outputs_of(*DIFFERENTIABLE_OUTPUTS)]
         results += [output_name(out) for out in forward.outputs_of(RngOffset)]
         results += [f"saved_{index}" for index in range(len(forward.outputs_of(SavedForBackward)))]
-        inputs = [names.node(graph_input.node) for graph_input in forward.inputs]
         with builder.block(f"def forward(ctx, {', '.join(self._forward_parameters())}):"):
-            write_unwrapping(builder, self._joint.captured, names)
-            write_reading(builder, parts, forward, names)
-            with builder.block(graph_context(parts)):
-                builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
-            write_advance(builder, parts, forward, RngOffset().name)
+            write_run(builder, parts, code, names, results)
             self.wrappers.write_forward(builder, self._outer)
             write_wrapping(builder, self._outer, {id(item.node) for item in forward.inputs}, names)
             # without a count: `Partition.saved` says which of the values own memory
@@ -203,17 +210,16 @@ class _FunctionText:
             with builder.block("def backward(ctx, *tangents):"):
                 builder.add(f"raise {failing.error}({failing_message(self._joint, failing)!r})")
             return
-        tangents = self.wrappers.tangents(self._outer)
-        parameters = [tangent.parameter for tangent in tangents]
-        received = [tangent for tangent in tangents if tangent.nodes]
+        parameters = [tangent.parameter for tangent in self._tangents]
+        received = [tangent for tangent in self._tangents if tangent.nodes]
         with builder.block(f"def backward(ctx, {', '.join(parameters)}):"):
             if self._code.compile is not None:
                 _reject_surroundings(builder, parts, parameters)
-            _write_failing(builder, parts, tangents)
-            graph = write_choice(builder, parts, tangents, graph_name(program))
+            _write_failing(builder, parts, self._tangents)
+            graph = self.undefined.write_choice(graph_name(program))
             self.wrappers.read_symbols(builder)
             gradients = self._gradients()
-            conditions = write_undefined_checks(builder, parts, self.wrappers, tangents, len(gradients))
+            conditions = self.undefined.write_checks(self.wrappers, len(gradients))
             if self._counted:
                 write_run_count(builder, parts)
             with builder.step("coerce tangents", "the backward was traced for tangents with these strides"):
@@ -241,10 +247,10 @@ class _FunctionText:
     def _unpack(self) -> None:
         tensors = [*map(self._names.node, self._saved_tensors), *self.wrappers.saved_arguments()]
         if tensors:
-            self._builder.add(f"{_targets(tensors)} = ctx.saved_tensors")
+            self._builder.unpack(tensors, "ctx.saved_tensors")
         if self._saved_numbers:
             numbers = list(map(self._names.node, self._saved_numbers))
-            self._builder.add(f"{_targets(numbers)} = ctx.sizes")
+            self._builder.unpack(numbers, "ctx.sizes")
 
     def _write_graph_inputs(self) -> None:
         """Give the graph the only references, so that each value's memory is freed after its last use."""
@@ -279,13 +285,19 @@ class _FunctionText:
         wanted += leaves or [None for _ in created_leaves(parts)]
         return [None if key is None else positions.get(key) for key in wanted]
 
+    def late(self) -> dict[str, Any]:
+        """Return the functions that need the recording, by the names that they replace."""
+        parts, code, late = self._parts, self._code, dict[str, Any]()
+        if double_backward_obstacle(parts) is None:
+            late[BOUND_NAME] = DifferentiableBackward(parts, code.donated)
+        compile_other = code.compile_variant and in_callers_context(code.compile_variant)
+        if (partial := self.undefined.partial_backward(compile_other)) is not None:
+            late[BACKWARD_OF_SOME] = partial
+        return late
+
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, Node) and isinstance(value.val, torch.Tensor)
-
-
-def _targets(names: list[str]) -> str:
-    return f"{names[0]}," if len(names) == 1 else ", ".join(names)
 
 
 def _write_failing(builder: TextBuilder, parts: Partitioned, tangents: list[TangentText]) -> None:

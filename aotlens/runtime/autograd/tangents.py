@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from aotlens.capture.storage import storage_range_of
-from aotlens.ir.program import Node, ancestors
+from aotlens.ir.program import Node, Program, ancestors
 from aotlens.ir.render import Names, context_text, literal
 from aotlens.ir.slots import GRADIENTS, Tangent, outer_slot
 from aotlens.ir.subclasses import Wrapped
 from aotlens.partition.records import Partitioned
+from aotlens.runtime.graph_runs import uses_functional_rng
 from aotlens.runtime.module_text import TextBuilder
-from aotlens.runtime.rng_state import uses_functional_rng
 from aotlens.runtime.subclasses import (
     OuterOutput,
     Path,
@@ -64,6 +64,8 @@ class TangentText:
     """The inner graph inputs; none if the output is not differentiable, or if its backward fails."""
     wrapped: Wrapped | None = None
     differentiable: bool = True
+    index: int = -1
+    """Among the tangents of the joint program; -1 for an output that is not differentiable."""
 
 
 class BackwardWrappers:
@@ -72,8 +74,9 @@ class BackwardWrappers:
     For plain tensors it writes only zeros, and the check that they are no wrappers where one would fail.
     """
 
-    def __init__(self, parts: Partitioned, names: Names, compiled: bool = False) -> None:
+    def __init__(self, parts: Partitioned, backward: Program, names: Names, compiled: bool = False) -> None:
         self._parts = parts
+        self._backward = backward
         self._checks_plain = compiled
         """A backend's code computes on plain tensors only; our own text accepts a wrapper."""
         self._names = names
@@ -96,11 +99,11 @@ class BackwardWrappers:
                 continue
             tangent_index, like = next(wrapped)
             if tangent_index in joint.failing_tangents:
-                texts.append(TangentText(f"tangent_{out.name}", name, out, ()))
+                texts.append(TangentText(f"tangent_{out.name}", name, out, (), index=tangent_index))
                 continue
             inner_nodes = tuple(next(nodes) for _ in (like.nodes() if like is not None else (None,)))
             parameter = self._names.node(inner_nodes[0]) if like is None else f"tangent_{out.name}"
-            texts.append(TangentText(parameter, name, out, inner_nodes, like))
+            texts.append(TangentText(parameter, name, out, inner_nodes, like, index=tangent_index))
         return texts
 
     def write_functions(self, builder: TextBuilder) -> None:
@@ -114,9 +117,8 @@ class BackwardWrappers:
                 builder.add(f"return ({', '.join(self._gradient_texts())},)")
 
     def _gradient_texts(self) -> list[str]:
-        assert self._parts.backward is not None  # written for training only
         by_slot: dict[tuple[type, int], dict[Path, int]] = {}
-        for position, out in enumerate(self._parts.backward.outputs):
+        for position, out in enumerate(self._backward.outputs):
             if isinstance(out.slot, GRADIENTS):
                 by_slot.setdefault((type(out.slot), out.slot.index), {})[out.slot.inner] = position
         texts = []
@@ -127,7 +129,7 @@ class BackwardWrappers:
                 continue
             inner = lambda path, node, indices=positions: f"gradients[{indices[path]}]"
             texts.append(wrap_text(like, inner, self._names))
-        if uses_functional_rng(self._parts.backward):
+        if uses_functional_rng(self._backward):
             texts.append("gradients[-1]")
         return texts
 
@@ -167,20 +169,16 @@ class BackwardWrappers:
     @cached_property
     def _inside_wrappers(self) -> set[int]:
         """The nodes that wrapped gradients are computed from: a wrapper there would be nested in another."""
-        program = self._parts.backward
-        if not self._gradients or program is None:
-            return set()
         wrapped = [
             out.value
-            for out in program.outputs
+            for out in self._backward.outputs
             if isinstance(out.slot, GRADIENTS) and (type(out.slot), out.slot.index) in self._gradients
         ]
-        return ancestors(wrapped, program.nodes)
+        return ancestors(wrapped, self._backward.nodes) if wrapped else set()
 
     def saved_arguments(self) -> list[str]:
         """Return the wrappers that a second derivative would reach: saved besides their inner tensors."""
-        assert self._parts.backward is not None  # written for training only
-        read = {id(graph_input.node) for graph_input in self._parts.backward.inputs}
+        read = {id(graph_input.node) for graph_input in self._backward.inputs}
         return [
             self._names.node(captured_input.node)
             for captured_input in self._parts.joint.captured.inputs
@@ -192,8 +190,7 @@ class BackwardWrappers:
 
     def read_symbols(self, builder: TextBuilder, source: str = "ctx.symbols") -> None:
         if self._symbols:
-            comma = "," if len(self._symbols) == 1 else ""
-            builder.add(f"{', '.join(self._symbols)}{comma} = {source}")
+            builder.unpack(self._symbols, source)
 
     def also_seen(self, tangents: list[TangentText]) -> list[str]:
         """Return what autograd must see of a recorded backward, in addition to the graph's own inputs."""

@@ -3,7 +3,7 @@
 Invariant: a gradient is None exactly where eager's is None.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,67 +26,145 @@ Conditions = dict[tuple[type, int], str]
 """By the class of a gradient's slot and its index: the name of its condition; none if always defined."""
 
 
-def write_undefined_checks(
-    builder: TextBuilder,
-    parts: Partitioned,
-    wrappers: BackwardWrappers,
-    tangents: list[TangentText],
-    count: int,
-) -> Conditions:
-    """Write the checks of a backward that takes one tangent per output and returns `count` gradients."""
-    received = [tangent for tangent in tangents if tangent.nodes]
-    several, fills = len(received) > 1, _materialises_zeros(parts)
-    if len(received) == 1 and not fills:
-        _write_all_undefined(builder, received, count)
-    conditions = _defined_conditions(
-        parts, [tangent for tangent in tangents if tangent.differentiable], len(received)
-    )
-    named = {
-        condition: f"defined_{index}" for index, condition in enumerate(dict.fromkeys(conditions.values()))
-    }
-    with builder.step("materialise zeros", _reason(parts, several, fills, conditions)):
-        if several and not fills:
-            _write_all_undefined(builder, received, count)
-        builder.add(*(f"{name} = {condition}" for condition, name in named.items()))
-        for index, tangent in enumerate(tangents):
-            if tangent.nodes and (several or fills):
-                wrappers.write_zeros(builder, tangent, index)
-    return {key: named[condition] for key, condition in conditions.items()}
-
-
-def _materialises_zeros(parts: Partitioned) -> bool:
-    """Return True if eager's backward does something although no tangent is defined."""
-    assert parts.backward is not None  # written for training only
-    return parts.joint.dependence.materialises_zeros or any(map(has_effect, parts.backward.nodes))
-
-
-def _write_all_undefined(builder: TextBuilder, received: list[TangentText], count: int) -> None:
-    with builder.block(f"if {_all_undefined(received)}:"):
-        builder.add(f"return {', '.join(['None'] * count)}")
-
-
-def _defined_conditions(parts: Partitioned, tangents: list[TangentText], received: int) -> Conditions:
-    """Return the condition for each gradient that depends on only some of the received tangents."""
-    conditions: Conditions = {}
-    for key, indices in parts.joint.dependence.tangents.items():
-        named = [tangents[index].parameter for index in sorted(indices) if tangents[index].nodes]
-        if 0 < len(named) < received:
-            conditions[key] = " or ".join(f"{name} is not None" for name in named)
-    return conditions
-
-
-def _reason(parts: Partitioned, several: bool, fills: bool, conditions: Conditions) -> str:
-    assert parts.backward is not None  # written for training only
-    if fills and not several:
-        return "a custom function materialises zeros for undefined tangents"
-    slots = (out.slot for out in parts.backward.outputs if isinstance(out.slot, GRADIENTS))
-    names = dict.fromkeys(f"`{slot.name}`" for slot in slots if (type(slot), slot.index) in conditions)
-    others = f"; {', '.join(names)} may then be undefined too" if names else ""
-    return f"several outputs: some tangents may be undefined{others}"
-
-
 BOUND_NAME = "backward_of_some"
 CompilePartial = Callable[[Program], Callable[[list[Any]], Any]]
+
+
+class UndefinedTangents:
+    """Writes what one target's `backward` does about undefined tangents."""
+
+    def __init__(
+        self, builder: TextBuilder, parts: Partitioned, backward: Program, tangents: list[TangentText]
+    ) -> None:
+        self._builder = builder
+        self._parts = parts
+        self._backward = backward
+        self._tangents = tangents
+        """One per output of the forward."""
+        self._differentiable = [tangent for tangent in tangents if tangent.differentiable]
+        self._received = [tangent for tangent in tangents if tangent.nodes]
+        self._lacks_partial = _lacks_partial_backward(parts)
+        self._chooses_graph = False
+        """Whether the text calls `backward_of_some`."""
+
+    def write_choice(self, graph: str) -> str:
+        """Return the name of the graph that runs; `graph` is that of the full backward."""
+        conditions = dict[str, str]()
+        for source in self._parts.joint.dependence.user_grad_sources:
+            read = [tangent for tangent in self._tangents_at(source.tangents) if tangent.nodes]
+            if read:
+                conditions.setdefault(
+                    _all_undefined(read), f"{source.name} may distinguish an undefined tangent from zeros"
+                )
+        zeros, sites = self._unsafe_zeros()
+        reasons = [*dict.fromkeys(conditions.values()), *zeros.values()]
+        if zeros:
+            any_defined = " or ".join(f"{tangent.parameter} is not None" for tangent in self._received)
+            conditions[f"({' or '.join(zeros)}) and ({any_defined})"] = ""
+        if not conditions:
+            return graph
+        self._chooses_graph = True
+        with self._builder.step("choose the backward graph", "; ".join(reasons), sites=sites):
+            self._builder.add(f"graph = {graph}")
+            with self._builder.block(f"if {' or '.join(conditions)}:"):
+                defined = ", ".join(f"{tangent.parameter} is not None" for tangent in self._received)
+                self._builder.add(f"graph = {BOUND_NAME}(({defined},))")
+        return "graph"
+
+    def _unsafe_zeros(self) -> tuple[dict[str, str], tuple[Site, ...]]:
+        """Return, by their conditions, why zeros would give other gradients; and the user's lines."""
+        if len(self._received) < 2 or self._lacks_partial:
+            return {}, ()
+        reasons, sites = dict[str, str](), list[Site | None]()
+        for slope in infinite_factors(self._backward):
+            affected = [tangent for tangent in self._received if slope.tangents & set(map(id, tangent.nodes))]
+            if len(affected) == len(self._received):  # inner tensors of one wrapper are defined together
+                continue
+            results = ", ".join(f"`{tangent.name}`" for tangent in affected)
+            of_what = slope.node.origin.differentiates or slope.node.origin
+            reasons[_all_undefined(affected)] = (
+                f"zeros for an undefined tangent of {results} would be multiplied by a value that may be"
+                f" infinite, in the derivative of `{of_what.op or slope.node.target}`"
+            )
+            sites.append(site_of(slope.node.origin))
+        return reasons, tuple(site for site in sites if site is not None)
+
+    def write_checks(self, wrappers: BackwardWrappers, count: int) -> Conditions:
+        """Write the checks of a backward that returns `count` gradients."""
+        builder, several, fills = self._builder, len(self._received) > 1, self._materialises_zeros()
+        if len(self._received) == 1 and not fills:
+            self._write_all_undefined(count)
+        conditions = self._defined_conditions()
+        named = {
+            condition: f"defined_{index}"
+            for index, condition in enumerate(dict.fromkeys(conditions.values()))
+        }
+        with builder.step("materialise zeros", self._reason(several, fills, conditions)):
+            if several and not fills:
+                self._write_all_undefined(count)
+            builder.add(*(f"{name} = {condition}" for condition, name in named.items()))
+            for index, tangent in enumerate(self._tangents):
+                if tangent.nodes and (several or fills):
+                    wrappers.write_zeros(builder, tangent, index)
+        return {key: named[condition] for key, condition in conditions.items()}
+
+    def _materialises_zeros(self) -> bool:
+        """Return True if eager's backward does something although no tangent is defined."""
+        return self._parts.joint.dependence.materialises_zeros or any(map(has_effect, self._backward.nodes))
+
+    def _write_all_undefined(self, count: int) -> None:
+        with self._builder.block(f"if {_all_undefined(self._received)}:"):
+            self._builder.add(f"return {', '.join(['None'] * count)}")
+
+    def _defined_conditions(self) -> Conditions:
+        """Return the condition for each gradient that depends on only some of the received tangents."""
+        conditions: Conditions = {}
+        for key, indices in self._parts.joint.dependence.tangents.items():
+            named = [tangent.parameter for tangent in self._tangents_at(indices) if tangent.nodes]
+            if 0 < len(named) < len(self._received):
+                conditions[key] = " or ".join(f"{name} is not None" for name in named)
+        return conditions
+
+    def _tangents_at(self, indices: Iterable[int]) -> list[TangentText]:
+        return [self._differentiable[index] for index in sorted(indices)]
+
+    def _reason(self, several: bool, fills: bool, conditions: Conditions) -> str:
+        if fills and not several:
+            return "a custom function materialises zeros for undefined tangents"
+        slots = (out.slot for out in self._backward.outputs if isinstance(out.slot, GRADIENTS))
+        names = dict.fromkeys(f"`{slot.name}`" for slot in slots if (type(slot), slot.index) in conditions)
+        others = f"; {', '.join(names)} may then be undefined too" if names else ""
+        return f"several outputs: some tangents may be undefined{others}"
+
+    def write_error(self, graph: str) -> None:
+        """Write what the module does by itself; if aotlens loads it, `PartialBackward` replaces it."""
+        if not self._chooses_graph:
+            return
+        reason = _recording_obstacle(self._parts)
+        self._builder.add("", "")
+        with self._builder.block(f"def {BOUND_NAME}(defined):"):
+            if not self._parts.joint.dependence.user_grad_sources:
+                _write_zeros_instead(self._builder, self._parts, graph)
+                return
+            if reason is None:
+                self._builder.add(
+                    "# records the backward of the defined tangents; bound when aotlens loads this module"
+                )
+            message = no_partial_backward_error(self._parts, reason or "the recording is not available")
+            self._builder.add(f"raise RuntimeError({message!r})")
+
+    def partial_backward(self, compile_other: CompilePartial | None) -> "PartialBackward | None":
+        """Return what replaces the written function; None if the text does not call it, or keeps its error.
+
+        `compile_other` compiles a graph by the backend; None where a program's own text runs.
+        """
+        if not self._chooses_graph or self._lacks_partial:
+            return None
+        return PartialBackward(self._parts, self._backward, self._received, compile_other)
+
+
+def _all_undefined(tangents: list[TangentText]) -> str:
+    return " and ".join(f"{tangent.parameter} is None" for tangent in tangents)
 
 
 def _recording_obstacle(parts: Partitioned) -> str | None:
@@ -96,87 +174,9 @@ def _recording_obstacle(parts: Partitioned) -> str | None:
     return rerecord_obstacle(parts)
 
 
-def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[TangentText], graph: str) -> str:
-    """Return the name of the graph that runs; `graph` is that of the full backward."""
-    differentiable = [tangent for tangent in tangents if tangent.differentiable]
-    received = [tangent for tangent in differentiable if tangent.nodes]
-    conditions = dict[str, str]()
-    for source in parts.joint.dependence.user_grad_sources:
-        read = [differentiable[index] for index in sorted(source.tangents) if differentiable[index].nodes]
-        if read:
-            conditions.setdefault(
-                _all_undefined(read), f"{source.name} may distinguish an undefined tangent from zeros"
-            )
-    zeros, sites = _unsafe_zeros(parts, received)
-    reasons = [*dict.fromkeys(conditions.values()), *zeros.values()]
-    if zeros:
-        any_defined = " or ".join(f"{tangent.parameter} is not None" for tangent in received)
-        conditions[f"({' or '.join(zeros)}) and ({any_defined})"] = ""
-    if not conditions:
-        return graph
-    with builder.step("choose the backward graph", "; ".join(reasons), sites=sites):
-        builder.add(f"graph = {graph}")
-        with builder.block(f"if {' or '.join(conditions)}:"):
-            defined = ", ".join(f"{tangent.parameter} is not None" for tangent in received)
-            builder.add(f"graph = {BOUND_NAME}(({defined},))")
-    return "graph"
-
-
-def _all_undefined(tangents: list[TangentText]) -> str:
-    return " and ".join(f"{tangent.parameter} is None" for tangent in tangents)
-
-
-def _unsafe_zeros(parts: Partitioned, received: list[TangentText]) -> tuple[dict[str, str], tuple[Site, ...]]:
-    """Return, by their conditions, why zeros would give other gradients; and the user's lines."""
-    if (
-        parts.backward is None
-        or len(received) < 2
-        or (parts.joint.dependence.user_grad_sources and _recording_obstacle(parts) is not None)
-    ):
-        return {}, ()
-    reasons, sites = dict[str, str](), list[Site | None]()
-    for slope in infinite_factors(parts.backward):
-        affected = [tangent for tangent in received if slope.tangents & set(map(id, tangent.nodes))]
-        if len(affected) == len(received):  # the inner tensors of one wrapper are defined together
-            continue
-        results = ", ".join(f"`{tangent.name}`" for tangent in affected)
-        of_what = slope.node.origin.differentiates or slope.node.origin
-        reasons[_all_undefined(affected)] = (
-            f"zeros for an undefined tangent of {results} would be multiplied by a value that may be"
-            f" infinite, in the derivative of `{of_what.op or slope.node.target}`"
-        )
-        sites.append(site_of(slope.node.origin))
-    return reasons, tuple(site for site in sites if site is not None)
-
-
-def may_run_partial_backward(builder: TextBuilder) -> bool:
-    """Return True if the backward may be one for some of the tangents."""
-    return any(f"graph = {BOUND_NAME}(" in line for line in builder.lines)
-
-
-def needs_partial_backward(builder: TextBuilder, parts: Partitioned) -> bool:
-    """Return True if the module is bound to a `PartialBackward`."""
-    return may_run_partial_backward(builder) and not (
-        parts.joint.dependence.user_grad_sources and _recording_obstacle(parts) is not None
-    )
-
-
-def write_undefined_error(builder: TextBuilder, parts: Partitioned, graph: str) -> None:
-    """Write what the module does by itself; if aotlens loads it, `PartialBackward` replaces it."""
-    if not may_run_partial_backward(builder):
-        return
-    reason = _recording_obstacle(parts)
-    builder.add("", "")
-    with builder.block(f"def {BOUND_NAME}(defined):"):
-        if not parts.joint.dependence.user_grad_sources:
-            _write_zeros_instead(builder, parts, graph)
-            return
-        if reason is None:
-            builder.add(
-                "# records the backward of the defined tangents; bound when aotlens loads this module"
-            )
-        message = no_partial_backward_error(parts, reason or "the recording is not available")
-        builder.add(f"raise RuntimeError({message!r})")
+def _lacks_partial_backward(parts: Partitioned) -> bool:
+    """Return True if user code sees undefined tangents, and the backward cannot be recorded with some."""
+    return bool(parts.joint.dependence.user_grad_sources) and _recording_obstacle(parts) is not None
 
 
 def _write_zeros_instead(builder: TextBuilder, parts: Partitioned, graph: str) -> None:
@@ -218,8 +218,16 @@ class PartialBackwardGraph:
 class PartialBackward:
     """Makes graphs that replace the backward's, one for each set of defined tangents."""
 
-    def __init__(self, parts: Partitioned, compile_other: CompilePartial | None) -> None:
+    def __init__(
+        self,
+        parts: Partitioned,
+        backward: Program,
+        received: list[TangentText],
+        compile_other: CompilePartial | None,
+    ) -> None:
         self._parts = parts
+        self._backward = backward
+        self._received = received
         self._compile = compile_other
         self._graphs: dict[DefinedTangents, PartialBackwardGraph] = {}
         self.records = bool(parts.joint.dependence.user_grad_sources)
@@ -248,23 +256,15 @@ class PartialBackward:
 
     def _by_backend(self, defined: DefinedTangents) -> PartialBackwardGraph:
         """Return the part of the backward that the defined tangents need, compiled by the backend."""
-        backward, joint = self._parts.backward, self._parts.joint
-        assert backward is not None  # written for training only
-        nodes = (graph_input.node for graph_input in backward.inputs_of(Tangent))
-        received = [
-            index for index in range(len(joint.wrapped_tangents)) if index not in joint.failing_tangents
-        ]
         missing, defined_indices = set[int](), set[int]()
-        for index, is_defined in zip(received, defined, strict=True):
-            wrapped = joint.wrapped_tangents[index]
-            inner_nodes = [next(nodes) for _ in (wrapped.nodes() if wrapped is not None else (None,))]
+        for tangent, is_defined in zip(self._received, defined, strict=True):
             if is_defined:
-                defined_indices.add(index)
+                defined_indices.add(tangent.index)
             else:
-                missing |= set(map(id, inner_nodes))
-        dependence = joint.dependence.tangents
+                missing |= set(map(id, tangent.nodes))
+        dependence = self._parts.joint.dependence.tangents
         program = without_tangents(
-            backward,
+            self._backward,
             missing,
             lambda slot: bool(defined_indices & dependence.get((type(slot), slot.index), set())),
         )
@@ -274,10 +274,8 @@ class PartialBackward:
 
     def _by_recording(self, defined: DefinedTangents) -> PartialBackwardGraph:
         """Return a backward recorded anew for the defined tangents, since user code depends on them."""
-        backward, joint = self._parts.backward, self._parts.joint
-        assert backward is not None  # written for training only
-        gradients = partial_gradients(joint, defined)
-        slots = [out.slot for out in backward.outputs if isinstance(out.slot, GRADIENTS)]
+        gradients = partial_gradients(self._parts.joint, defined)
+        slots = [out.slot for out in self._backward.outputs if isinstance(out.slot, GRADIENTS)]
         inputs = recorded_inputs(self._parts)
         saved = [item.node for item in inputs if isinstance(item.slot, SavedInput)]
         tangents = [item.node for item in inputs if isinstance(item.slot, Tangent)]
