@@ -45,7 +45,13 @@ DATA_INDEX_RULES: dict[Any, Callable[..., Any]] = {aten.select_scatter.default: 
 
 
 def return_crossed_writes(module: fx.GraphModule) -> tuple[int, ...]:
-    """Turn crossed writes into extra outputs of the graph; return the positions of the written inputs."""
+    """Turn crossed writes into extra outputs of the graph; return the positions of the written inputs.
+
+    A write is crossed if its value is, or may alias, another input that an earlier write changes, as the
+    second write of a swap: `a.copy_(b)`, `b.copy_(a)`. The second write means `a` as it was at entry, but
+    Inductor, which writes to one input after the other, would read it after the first write. `GraphAdapter`
+    does these writes after the graph.
+    """
     graph = module.graph
     inputs = {node: index for index, node in enumerate(graph.find_nodes(op="placeholder"))}
     written: set[fx.Node] = set()

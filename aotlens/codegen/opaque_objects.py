@@ -28,12 +28,7 @@ class _Rejected:
 
 
 def reject_objects(program: Program, phase: Phase, subject: Subject) -> None:
-    """Raise BackendError for objects that Inductor cannot compile.
-
-    Inductor generates random numbers from its own seeds, so it cannot follow a generator or the RNG state. It
-    calls the methods of a fake torchbind object. It has symbols for sizes and strides, but not for an input's
-    storage offset.
-    """
+    """Raise BackendError for objects that Inductor cannot compile; `_rejections` has the reason of each."""
     rejection = next(_rejections(program), None)
     if rejection is None:
         return
@@ -55,6 +50,14 @@ def refresh_objects(module: fx.GraphModule, fake_mode: FakeTensorMode) -> None:
 
 
 def _rejections(program: Program) -> Iterator[_Rejected]:
+    """Yield the objects in a program that Inductor cannot compile.
+
+    - A torchbind object without a fake class: Inductor calls an object's methods while it compiles.
+    - A captured torchbind object: it is a constant of the graph, so these calls would change the user's
+      own object. The methods of an argument run on a fake object (`refresh_objects`).
+    - Reads and writes of RNG states, and generators: Inductor's kernels have seeds of their own.
+    - The storage offset of an input, as a symbol: Inductor has symbols for sizes and strides only.
+    """
     nodes = [item.node for item in program.inputs] + list(program.constants())
     for node in nodes:
         if isinstance(node.val, ScriptObject):

@@ -33,19 +33,13 @@ def with_strides(val: Any, strides: tuple[int, ...]) -> Any:
     return val.as_strided(val.shape, [symbolic[dim] for dim in range(val.dim())])
 
 
-def lay_out(node: fx.Node, strides: tuple[int, ...] | None) -> None:
-    """Give a saved value's placeholder the strides with which the forward returns it; None leaves it
-    unchanged."""
-    val = node.meta["val"]
-    if strides is not None and isinstance(val, torch.Tensor):
-        node.meta["val"] = with_strides(val, strides)
-
-
 def lay_out_inputs(module: fx.GraphModule, program: Program, strides: Strides) -> None:
     """Give the placeholders of a backward the strides with which the forward returns the saved values."""
     placeholders = module.graph.find_nodes(op="placeholder")
     for program_input, node in zip(program.inputs, placeholders, strict=True):
-        lay_out(node, strides.get(id(program_input.node)))
+        val, chosen = node.meta["val"], strides.get(id(program_input.node))
+        if chosen is not None and isinstance(val, torch.Tensor):
+            node.meta["val"] = with_strides(val, chosen)
 
 
 def reported_strides(program: Program, reported: Iterable[Any] | None) -> Strides:

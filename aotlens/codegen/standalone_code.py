@@ -166,7 +166,12 @@ def _words(lines: list[str]) -> Iterator[tuple[int, int, int, str]]:
 
 
 def _names_in(lines: list[str]) -> set[str]:
-    return {word for _, _, _, word in _words(lines)} | ({"AsyncCompile"} if COMPILER in str(lines) else set())
+    """Return the names that the lines use, and `AsyncCompile` if they compile kernels.
+
+    They use it through the shared line `async_compile = AsyncCompile()`, which needs the import.
+    """
+    names = {word for _, _, _, word in _words(lines)}
+    return names | {"AsyncCompile"} if COMPILER in names else names
 
 
 def _has_cpp(lines: list[str]) -> bool:

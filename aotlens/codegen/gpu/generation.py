@@ -28,10 +28,10 @@ __all__ = ["GpuCode", "generate_for_gpu"]
 LOWERING_LIMIT_S = 600.0
 SASS = "sass"
 
-_Key = tuple[Phase, str]
+KernelKey = tuple[Phase, str]
 """The phase and name of a kernel."""
 
-Then = Callable[[Any], None]
+OnResult = Callable[[Any], None]
 """Receives one result of a job, or its failure."""
 
 
@@ -40,8 +40,8 @@ class GpuCode:
     """The generated graphs and kernels; mutable while generation runs."""
 
     graphs: list[LoweredGraph] = field(default_factory=list)
-    kernels: dict[tuple[Phase, str], BuiltKernel] = field(default_factory=dict)
-    choices: dict[tuple[Phase, str], dict[int, BuiltKernel]] = field(default_factory=dict)
+    kernels: dict[KernelKey, BuiltKernel] = field(default_factory=dict)
+    choices: dict[KernelKey, dict[int, BuiltKernel]] = field(default_factory=dict)
     """Compiled template choices that were not selected, by kernel and by index in the template's list."""
     error: str = ""
     """Why graphs are missing."""
@@ -60,7 +60,7 @@ class GpuCode:
 
 def generate_for_gpu(parts: Partitioned, request: GpuRequest) -> GpuCode:
     """Generate everything for one target; kernels compile in parallel, and while the backward is lowered."""
-    return _Generation(parts, request).all()
+    return _Generation(parts, request).run()
 
 
 class _Generation:
@@ -72,11 +72,11 @@ class _Generation:
         self._cache = GpuCache(request.target)
         self._result = GpuCode()
         self._jobs: deque[Job[Any]] = deque()
-        self._on_result: dict[Job[Any], Then] = {}
+        self._on_result: dict[Job[Any], OnResult] = {}
         self._wanted = 0
         """Number of kernels known so far."""
 
-    def all(self) -> GpuCode:
+    def run(self) -> GpuCode:
         """Return the code of all graphs; graphs that the cache has are not lowered again."""
         announce_stage(f"code for {self._request.target.sm}")
         key = self._cache.graphs_key(self._parts, self._request.config)
@@ -99,7 +99,7 @@ class _Generation:
         for job, result in run_in_children(self._jobs, cores()):
             self._on_result[job](result)
 
-    def _add(self, job: Job[Any], on_result: Then) -> None:
+    def _add(self, job: Job[Any], on_result: OnResult) -> None:
         self._jobs.append(job)
         self._on_result[job] = on_result
 
@@ -111,14 +111,14 @@ class _Generation:
         self._result.graphs.append(graph)
         self._wanted += len(graph.kernels)
         for source in graph.kernels:
-            self._find(replace(source, ran=self._request.ran.get((source.phase, source.name))))
+            self._build_kernel(replace(source, ran=self._request.ran.get((source.phase, source.name))))
         for source in graph.kernels:
             for index, choice in enumerate(source.choices):
                 launch = Launch(choice.name, choice.call)
                 other = KernelSource(choice.name, source.phase, choice.source, (launch,))
-                self._find_choice(other, (source.phase, source.name), index)
+                self._build_choice(other, (source.phase, source.name), index)
 
-    def _find(self, source: KernelSource) -> None:
+    def _build_kernel(self, source: KernelSource) -> None:
         known = self._cache.kernel(source)
         if known is not None:
             self._built(source, known)
@@ -127,7 +127,7 @@ class _Generation:
         job = Job(f"Triton on `{source.name}`", work, self._request.kernel_limit_s)
         self._add(job, partial(self._compiled, source))
 
-    def _find_choice(self, other: KernelSource, kernel: tuple[Phase, str], index: int) -> None:
+    def _build_choice(self, other: KernelSource, kernel: KernelKey, index: int) -> None:
         """Compile one choice; a choice that Triton rejects does not exist on the GPU either."""
         choices = self._result.choices.setdefault(kernel, {})
 
@@ -160,7 +160,7 @@ class _Generation:
 
     def _disassemble(self) -> None:
         """Add the SASS of every kernel, where it is requested and available."""
-        batches: list[dict[str, _Key]] = []
+        batches: list[dict[str, KernelKey]] = []
         for key, kernel in self._result.kernels.items():
             if (sass := self._cache.sass(kernel.cubin) if kernel.cubin else "") is not None:
                 self._add_sass(key, sass)
@@ -177,13 +177,13 @@ class _Generation:
             self._add(job, partial(self._disassembled, batch))
         self._work()
 
-    def _disassembled(self, batch: dict[str, _Key], result: tuple[str, str] | ChildFailure) -> None:
+    def _disassembled(self, batch: dict[str, KernelKey], result: tuple[str, str] | ChildFailure) -> None:
         if not isinstance(result, ChildFailure):  # a kernel is shown without SASS too
             name, sass = result
             self._cache.put_sass(self._result.kernels[batch[name]].cubin, sass)
             self._add_sass(batch[name], sass)
 
-    def _add_sass(self, key: _Key, sass: str) -> None:
+    def _add_sass(self, key: KernelKey, sass: str) -> None:
         kernel = self._result.kernels[key]
         if sass:
             self._result.kernels[key] = replace(kernel, texts=(*kernel.texts, (SASS, sass)))

@@ -141,6 +141,7 @@ class InterpretedGraphs:
 
     def _call(self, graph: RunnableGraph, count: int, args: list[Any]) -> tuple[Any, ...]:
         """Run a graph in the interpreter's process, with its writes and random state brought back."""
+        # An output may be one of the inputs (`in_shared_memory`): a graph's outputs carry no grad_fn.
         inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in args]
         args.clear()
         if graph.lowered.phase == "backward":

@@ -22,7 +22,7 @@ from aotlens.codegen.gpu.templates import recording_choices
 from aotlens.codegen.graph_adapter import GraphAdapter
 from aotlens.codegen.graph_preparation import prepare_graph
 from aotlens.codegen.opaque_objects import reject_objects
-from aotlens.codegen.saved_layouts import lay_out
+from aotlens.codegen.saved_layouts import Strides, lay_out_inputs, reported_strides
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.model.report import Phase
@@ -52,24 +52,22 @@ def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[Runnabl
     retargeting.assumptions += attentions_recorded(parts.joint.captured.calls)
     training = parts.backward is not None
     forward = _Graph(parts.forward, "forward" if training else "inference", config, parts.joint.before_passes)
-    with _strides(mode) as strides:
+    with _reporting_strides(mode) as reported:
         lowered = forward.lower(retargeting, {})
     yield lowered
     if parts.backward is not None:
-        known = {
-            id(output.value): tuple(stride)
-            for output, stride in zip(parts.forward.outputs, strides, strict=False)
-            if stride is not None
-        }
-        yield _Graph(parts.backward, "backward", config, parts.joint.before_passes).lower(retargeting, known)
+        strides = reported_strides(parts.forward, reported)
+        yield _Graph(parts.backward, "backward", config, parts.joint.before_passes).lower(
+            retargeting, strides
+        )
 
 
 @contextmanager
-def _strides(mode: FakeTensorMode) -> Iterator[list[Any]]:
-    """Provide the strides that a compiled forward chooses, once it is compiled."""
+def _reporting_strides(mode: FakeTensorMode) -> Iterator[list[Any] | None]:
+    """Provide a list that holds the strides of a forward's outputs once it is compiled."""
     context = TracingContext.try_get() or TracingContext(mode)
     with tracing(context), context.report_output_strides() as strides:
-        yield [] if strides is None else strides
+        yield strides
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class _Graph:
     config: dict[str, Any]
     recorded: Program | None
 
-    def lower(self, retargeting: Retargeting, strides: dict[int, tuple[Any, ...]]) -> RunnableGraph:
+    def lower(self, retargeting: Retargeting, strides: Strides) -> RunnableGraph:
         """Compile the program with Inductor, and return its kernels and calls, ready to run."""
         training = self.phase != "inference"
         module = to_graph_module(self.program, training)
@@ -124,23 +122,23 @@ class _Graph:
         )
 
     def _states(self, module: fx.GraphModule, retargeting: Retargeting) -> tuple[int, ...]:
-        known = retargeting.states()
-        if self.phase == "forward":
-            return tuple(range(len(known)))
-        placeholder_states = [
-            node.meta.get("aotlens_state") for node in module.graph.find_nodes(op="placeholder")
-        ]
-        return tuple(known.index(state) for state in placeholder_states if state is not None)
+        """Return which RNG states the graph passes, as indices of the forward's extra outputs.
 
-    def _prepare(
-        self, module: fx.GraphModule, retargeting: Retargeting, strides: dict[int, tuple[Any, ...]]
-    ) -> GraphAdapter:
+        The forward returns all of them. The backward has an input for each that it reads, in its own order.
+        """
+        forward_states = retargeting.states()
+        if self.phase == "forward":
+            return tuple(range(len(forward_states)))
+        input_states = [node.meta.get("aotlens_state") for node in module.graph.find_nodes(op="placeholder")]
+        return tuple(forward_states.index(state) for state in input_states if state is not None)
+
+    def _prepare(self, module: fx.GraphModule, retargeting: Retargeting, strides: Strides) -> GraphAdapter:
         """Lay out the inputs, and prepare the graph as for any device."""
         inputs = module.graph.find_nodes(op="placeholder")
         with retargeting.mode:
             for program_input, node in zip(self.program.inputs, inputs, strict=True):
                 node.meta[NODE_NAME_KEY] = program_input.node.name
-                lay_out(node, strides.get(id(program_input.node)))
+            lay_out_inputs(module, self.program, strides)
             return prepare_graph(module, self.program, self.recorded)
 
     def _flags(self) -> dict[str, bool]:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from aotlens.codegen.gpu.generation import GpuCode as GpuGenerated
-from aotlens.codegen.gpu.generation import generate_for_gpu
+from aotlens.codegen.gpu.generation import GpuCode, generate_for_gpu
 from aotlens.codegen.gpu.kernel_rows import NodeLocations, kernel_rows
 from aotlens.codegen.gpu.offline.context import gpu_in_use
 from aotlens.codegen.gpu.offline.requirements import require_triton
@@ -69,7 +68,7 @@ class _Unit:
         self._parts = parts
         self._request = request
         self._choices = choices
-        self._made: GpuGenerated | None = None
+        self._made: GpuCode | None = None
         self._layers: Layers | None = None
 
     @property
@@ -103,7 +102,7 @@ class _Unit:
         locations = NodeLocations.from_program(program, self._layers)
         return tuple(kernel_rows(graph, made.kernels, locations, self._request.target))
 
-    def _generated(self) -> GpuGenerated:
+    def _generated(self) -> GpuCode:
         if self._made is None:
             self._made = generate_for_gpu(self._parts, replace(self._request, ran=self._choices()))
         return self._made

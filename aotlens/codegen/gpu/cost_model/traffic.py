@@ -90,10 +90,7 @@ class Traffic:
         results = [
             output for output in outputs if hasattr(output, "get_name")
         ]  # attention has number outputs too
-        changed = set(call.get_mutation_names())
-        changed.update(
-            name for output in results if output is not call for name in output.get_mutation_names()
-        )
+        changed = _mutated_buffers(call, results)
         only_written = changed if is_user_kernel(call) else set()
         for operand in () if _only_sizes(call) else flat(call.inputs):
             if operand.get_name() not in only_written:
@@ -215,6 +212,16 @@ class Traffic:
             self.is_known = False
             return 1
         return int(self._graph.sizevars.optimization_hint(expression, fallback=1))
+
+
+def _mutated_buffers(call: Any, outputs: Iterable[Any]) -> set[str]:
+    """Return the existing buffers that a call writes to.
+
+    Some calls name them (`index_put_`). For a custom operator or a user's kernel, Inductor adds an output
+    without a layout (`MutationOutput`) for each, which names the buffer.
+    """
+    added = [output for output in outputs if output is not call]
+    return {name for value in (call, *added) for name in value.get_mutation_names()}
 
 
 def _only_sizes(call: Any) -> bool:

@@ -42,6 +42,7 @@ def _on_meta(value: Any) -> Any:
 
 
 def _with_layout(output: Any, promised: Any) -> Any:
+    """Return an output with the strides that the CUDA operator's output would have."""
     if (
         not isinstance(output, Tensor)
         or promised is None
@@ -145,6 +146,11 @@ def _efficient_backward(  # noqa: PLR0913 (arguments as the operator has them)
 
 
 def _backward(tensors: tuple[Tensor, ...], saved: tuple[Tensor, Tensor], form: Form) -> tuple[Tensor, ...]:
+    """Return the gradients of query, key and value, from the result and log-sum-exp that the forward saved.
+
+    With dropout both are ignored: the CPU's fused operator has no dropout, so the steps run again with the
+    seed's mask.
+    """
     gradient, query, key, value = tensors
     if form.dropout:
         return backward(gradient, (query, key, value), form)[:3]

@@ -65,5 +65,9 @@ def _combined(self: Any, left: list[Any], right: list[Any], like: Any) -> list[A
 
 
 def _as_array(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return what the kernel's function returned as an array like its operands.
+
+    The function may return a Python number, or a block of one element, which counts for the whole slice.
+    """
     data = value.handle.data if hasattr(value, "handle") else value
     return np.broadcast_to(np.asarray(data).astype(dtype, copy=False), shape)
