@@ -24,7 +24,11 @@ def call_function_graphs(
     *args: Any,
     **settings: Any,
 ) -> Any:
-    """A custom function that Dynamo made two graphs of: `handler.apply_graphs(graphs, args, settings)`."""
+    """A custom function that Dynamo made two graphs of: `handler.apply_graphs(graphs, args, settings)`.
+
+    Torch's own runs under a transform of `torch.func`, which has its own rule for the operator, and for
+    graphs that do not say which values the forward saves.
+    """
     transformed = torch._C._functorch.peek_interpreter_stack() is not None
     if transformed or "saved_for_backward_idx" not in settings:
         return original(self, forward, backward, *args, **settings)

@@ -113,7 +113,10 @@ def current_mode() -> Any:
 
 
 def mode_callbacks(method: str) -> list[Any]:
-    """That method of each dispatch mode that has it, the outermost first."""
+    """Return that method of each active dispatch mode that has it, the outermost first.
+
+    A trace is found by its methods: this package imports no mode of ours.
+    """
     return [getattr(mode, method) for mode in _get_current_dispatch_mode_stack() if hasattr(mode, method)]
 
 

@@ -1,7 +1,9 @@
 """Reads and writes that no operator reports: `.data`, `.grad`, `register_hook`, indices.
 
-Each function makes the value that replaces torch's own (scope `TRACE`).  The callbacks of the dispatch
-modes that define them are called, the outermost first.
+Each function makes the value that replaces torch's own (scope `TRACE`).  What it reports goes to dispatch
+modes and not to the handler of the scope: where traces are nested, as in the function of a higher-order
+operator, each of them is called, the outermost first.  The recorder (`capture/recorder.py`) is the mode that
+defines these callbacks.
 """
 
 import sys

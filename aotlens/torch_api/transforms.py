@@ -72,7 +72,11 @@ def linearize_part(handler: Any, original: Callable[..., Any], function: Any) ->
 
 
 def _with_detached_primals(derivative: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`torch.func.linearize`'s own derivative; for autograd its primals are constants."""
+    """Detach the primals that `torch.func.linearize`'s own derivative holds, in place; return the derivative.
+
+    In eager torch traces the derivative, and the primals are constants of that graph: the outputs of the
+    linear map have no gradient for them.  Here the derivative itself is recorded, on the caller's tensors.
+    """
     cells = dict(zip(derivative.__code__.co_freevars, derivative.__closure__ or (), strict=True))
     primals = cells["flat_primals"]
     primals.cell_contents = tuple(primal.detach() for primal in primals.cell_contents)

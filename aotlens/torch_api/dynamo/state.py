@@ -161,7 +161,10 @@ def on_dynamo_compilation(notify: Callable[[bool], None]) -> Iterator[None]:
 
 
 def is_dynamo_input(tensor: Any) -> bool:
-    """Return True if Dynamo has seen the tensor in the frame that it compiles now."""
+    """Return True if Dynamo has seen the tensor in the frame that it compiles now.
+
+    Then Dynamo has decided which of its sizes are symbols, and a fake tensor of it must have the same.
+    """
     context = TracingContext.try_get()
     return context is not None and tensor in context.tensor_to_context
 

@@ -94,7 +94,7 @@ def compile_with_inductor(
         reset_provenance_globals(),
     ):
         if not inductor_config.fallback_random:
-            for inner in module.modules():  # functions of higher-order operators draw too
+            for inner in module.modules():  # also subgraphs of higher-order operators
                 if isinstance(inner, torch.fx.GraphModule):
                     replace_random_passes(inner)
         code = compile_fx_inner(module, inputs, **flags)
