@@ -192,9 +192,12 @@ def _unused(comment: _Comment, settings: Settings, file: str) -> Iterator[Diagno
 
 
 def _traced_lines(traced: Sequence[Traced]) -> set[tuple[str, int]]:
-    """Return the lines of checked files that belong to a traced target or that a trace ran."""
+    """Return the lines of checked files that belong to a traced target or that a trace ran.
+
+    Each file has the path that the user passed; a trace may name it by another one, as through a link.
+    """
     paths = {os.path.realpath(file_trace.file.path): file_trace.file.path for file_trace in traced}
-    names = dict(paths)
+    names = dict(paths)  # by the trace's path: to resolve a path for every node takes long
     lines = set()
     for file_trace in traced:
         for static in file_trace.file.targets:

@@ -17,8 +17,9 @@ from aotlens.gpu_emulation.tensor_devices import (
     is_internal_copy,
     is_on_gpu,
     mark_device,
-    mark_internal_copies,
-    script_running,
+    mark_internal_copy,
+    running,
+    running_operators,
 )
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api.fake.tensors import FakeTensor, current_fake_mode
@@ -47,33 +48,26 @@ class DeviceMode(TorchDispatchMode):
         if current_fake_mode() is not None or any(issubclass(kind, FakeTensor) for kind in types):
             return func(*args, **kwargs)
         if is_higher_order(func):
-            script_running.append(func)
-            try:
+            with running(func):
                 result = _run_higher_order(func, args, kwargs)
-            finally:
-                script_running.pop()
-            return _mark_results(result, (args, kwargs))
+            if any(map(is_on_gpu, _tensors_in((args, kwargs)))):
+                _mark_new(result)
+            return result
         if func is DEVICE_PUT:
             func, args, kwargs = TO_COPY, args[:1], {"device": args[1]}
         on_gpu = _requests_gpu(func, kwargs)
         operands = list(_tensors(args, kwargs))
         if on_gpu is None:
             on_gpu = any(map(is_on_gpu, operands))
-        if len(operands) > 1 and not script_running:
+        if len(operands) > 1 and not running_operators:
             _reject_mixed_devices(func, operands)
-        script_running.append(func)
-        try:
+        with running(func):
             result = func(*args, **_on_cpu(kwargs))
-        finally:
-            script_running.pop()
         if on_gpu and not func._schema.is_mutable:
-            for tensor in pytree.tree_leaves(result):
-                if isinstance(tensor, torch.Tensor) and not is_on_gpu(tensor):
-                    mark_device(tensor, on_gpu=True)
+            _mark_new(result)
         elif kwargs.get("layout") is not None or any(map(is_internal_copy, operands)):
-            for tensor in pytree.tree_leaves(result):
-                if isinstance(tensor, torch.Tensor):
-                    mark_internal_copies(tensor)
+            for tensor in _tensors_in(result):
+                mark_internal_copy(tensor)
         return result
 
 
@@ -101,14 +95,16 @@ def _run_higher_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return kernel(*args, **kwargs)
 
 
-def _mark_results(result: Any, arguments: Any) -> Any:
-    """Mark an operator's outputs as GPU tensors if one of its arguments is."""
-    tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
-    if any(map(is_on_gpu, tensors)):
-        for leaf in pytree.tree_leaves(result):
-            if isinstance(leaf, torch.Tensor) and not is_on_gpu(leaf):
-                mark_device(leaf, on_gpu=True)
-    return result
+def _mark_new(result: Any) -> None:
+    """Mark an operator's outputs as GPU tensors; those that are views of a GPU tensor are already."""
+    for tensor in _tensors_in(result):
+        if not is_on_gpu(tensor):
+            mark_device(tensor, on_gpu=True)
+
+
+def _tensors_in(tree: Any) -> list[torch.Tensor]:
+    """Return the tensors in arguments or outputs, however they are nested."""
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def _reject_mixed_devices(func: Any, tensors: list[Any]) -> None:
@@ -154,6 +150,7 @@ def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    """Yield the tensor arguments of an operator, which are at most in a list: this runs at every call."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Tensor):
             yield value

@@ -1,6 +1,7 @@
 """Run dropout as a GPU does: as one operator, which keeps its mask.
 
-A GPU that is absent looks like the CPU to torch's C++, which would draw, compare and multiply one by one.
+A GPU that is absent looks like the CPU to torch's C++, which would
+record the random numbers, the comparison and the product as operators of their own.
 """
 
 from contextlib import AbstractContextManager

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-Real: Any = torch.Generator
+_RealGenerator: Any = torch.Generator
 
 
 class Stream:
@@ -72,11 +72,11 @@ class _GeneratorMeta(type):
     """Makes real generators instances of the replacement."""
 
     def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, Real)
+        return isinstance(value, _RealGenerator)
 
 
 class Generator(metaclass=_GeneratorMeta):
     """Replaces `torch.Generator`: a CUDA generator is a CPU generator."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
-        return Real("cpu" if torch.device(device).type == "cuda" else device)
+        return _RealGenerator("cpu" if torch.device(device).type == "cuda" else device)

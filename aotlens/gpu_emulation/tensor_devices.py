@@ -4,7 +4,7 @@ Invariant: the mark is on the storage, so views, aliases and `.data` agree, and 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -15,9 +15,11 @@ from aotlens.torch_api.transforms import unwrap_functorch
 from aotlens.unsupported import unsupported
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
-MARK = "aotlens_on_gpu"
+MARK = "aotlens_device"
+"""The attribute with the mark; its values are text, since `torch.save` writes attributes of tensors."""
+ON_GPU, ON_CPU, INTERNAL_COPY = "on the GPU", "on the CPU", "internal copy"
 
-script_running: list[Any] = []
+running_operators: list[Any] = []
 """Operators that the dispatch mode runs at the moment: torch's code within them sees the real device."""
 
 _clone: Any = torch.UntypedStorage.clone
@@ -27,7 +29,7 @@ _plain_device: Any = vars(torch.Tensor.__base__)["device"].__get__
 def mark_device(tensor: torch.Tensor, on_gpu: bool) -> torch.Tensor:
     """Mark the first tensor on a storage, and return it."""
     if not isinstance(tensor, FakeTensor):  # fake tensors store their device
-        setattr(_holder(tensor), MARK, on_gpu)
+        setattr(_holder(tensor), MARK, ON_GPU if on_gpu else ON_CPU)
     return tensor
 
 
@@ -36,20 +38,20 @@ def is_on_gpu(tensor: torch.Tensor) -> bool:
     if isinstance(tensor, FakeTensor):
         return bool(tensor.device.type == "cuda")
     try:
-        return bool(getattr(_holder(tensor), MARK, False))
+        return getattr(_holder(tensor), MARK, ON_CPU) == ON_GPU
     except NotImplementedError:  # a tensor of `torch.func`, which has no storage
         return is_on_gpu(unwrap_functorch(tensor))
 
 
-def mark_internal_copies(tensor: torch.Tensor) -> None:
+def mark_internal_copy(tensor: torch.Tensor) -> None:
     """Mark a tensor that C++ created internally, because GPU tensors look like CPU tensors to it."""
     if not isinstance(tensor, FakeTensor) and not is_on_gpu(tensor):
-        setattr(_holder(tensor), MARK, None)
+        setattr(_holder(tensor), MARK, INTERNAL_COPY)
 
 
 def is_internal_copy(tensor: torch.Tensor) -> bool:
     """Return True if C++ created the tensor internally, so that it may represent a GPU tensor."""
-    return getattr(_holder(tensor), MARK, False) is None
+    return getattr(_holder(tensor), MARK, ON_CPU) == INTERNAL_COPY
 
 
 def _holder(tensor: torch.Tensor) -> Any:
@@ -61,13 +63,18 @@ def _holder(tensor: torch.Tensor) -> Any:
 
 
 @contextmanager
-def ignoring_devices() -> Iterator[None]:
-    """Within the context, tensors of both devices may be combined, for comparisons outside of the script."""
-    script_running.append(ignoring_devices)
+def running(operator: Any) -> Iterator[None]:
+    """Within the context, the dispatch mode runs an operator, and torch's code sees the real device."""
+    running_operators.append(operator)
     try:
         yield
     finally:
-        script_running.pop()
+        running_operators.pop()
+
+
+def ignoring_devices() -> AbstractContextManager[None]:
+    """Within the context, tensors of both devices may be combined, for comparisons outside of the script."""
+    return running(ignoring_devices)
 
 
 def checked_device(device: Any) -> torch.device:
@@ -103,4 +110,4 @@ def clone_storage(storage: Any) -> Any:
 
 def _device(tensor: torch.Tensor) -> torch.device:
     device: torch.device = _plain_device(tensor)
-    return GPU if device.type == "cpu" and not script_running and is_on_gpu(tensor) else device
+    return GPU if device.type == "cpu" and not running_operators and is_on_gpu(tensor) else device

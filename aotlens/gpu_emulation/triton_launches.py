@@ -14,7 +14,7 @@ from aotlens.codegen.gpu.interpreter.process import interpreter
 from aotlens.codegen.gpu.interpreter.records import MESSAGES, Finding, UserLaunch
 from aotlens.codegen.gpu.interpreter.transfer import write_bytes
 from aotlens.errors import UserError
-from aotlens.gpu_emulation.tensor_devices import is_on_gpu, script_running
+from aotlens.gpu_emulation.tensor_devices import is_on_gpu, running_operators
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.replacements import Replacement
 from aotlens.torch_api.triton import triton_source
@@ -59,7 +59,7 @@ def run_interpreted(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **
     if warmup or any(isinstance(value, FakeTensor) for value in tensors.values()):
         return  # fake tensors have no values
     name = kernel.__name__
-    if not script_running:  # within an operator that wraps the launch, tensors are copies
+    if not running_operators:  # within an operator that wraps the launch, tensors are copies
         _reject_mixed_devices(name, tensors)
     size = grid(arguments) if callable(grid) else grid
     detached = {key: value.detach() for key, value in tensors.items()}

@@ -89,8 +89,8 @@ def trace(worker: WorkerClient, reports: ReportStore, request: Trace, call: Call
     if answer.report is None:
         assert answer.failure is not None
         raise UserError(_failure_text(answer.failure, answer.output), kind=answer.failure.kind)
-    trace = answer.failure.traceback if answer.failure is not None else ""
-    return ScriptRun(reports.add(decode(answer.report), started), shortened(answer.output + trace))
+    traceback = answer.failure.traceback if answer.failure is not None else ""
+    return ScriptRun(reports.add(decode(answer.report), started), shortened(answer.output + traceback))
 
 
 def _failure_text(failure: Failure, output: str) -> str:
