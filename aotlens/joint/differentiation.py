@@ -1,6 +1,8 @@
 """Run autograd on the recording: the backward, the backward of some tangents, and higher derivatives.
 
-Invariant: all of them run in one context, on the tensors of the one recorded run of the user's function.
+Invariants: all of them run in one context, on the tensors of the one recorded run of the user's function.
+The gradient of a leaf arrives at one of its edges: `set_` gives a leaf a new one, and what was computed
+before still leads to the former.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,15 +10,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.autograd.graph import GradientEdge
 
+from aotlens.capture.autograd.graph_walk import autograd_nodes
 from aotlens.capture.error_translation import translated_errors
+from aotlens.capture.events import EventKind
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.run import call_boundary, recording
 from aotlens.capture.storage import Storage
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
-from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api.modes import without_autocast
 from aotlens.unsupported import unsupported
@@ -56,14 +60,80 @@ def differentiate(
 ) -> list[Any]:
     """Return one gradient per source, or None; None among outputs, tangents and sources is skipped.
 
-    It runs under `call_boundary`, so only frames inside it are the user's: those of hooks and custom
-    functions.
+    If a tangent requires grad, the gradients have a `grad_fn`.  It runs under `call_boundary`, so only frames
+    inside it are the user's: those of hooks and custom functions.
+
+    Raises:
+        UnsupportedError: gradients arrive both at a leaf's edge and at its former one.
     """
     starts = [output for output in outputs if output is not None]
     start_tangents = [tangent for tangent in tangents if tangent is not None]
     leaves = [source for source in sources if source is not None]
-    gradients = iter(call_boundary(lambda: gradients_of(starts, leaves, start_tangents, recorder)))
+    gradients = iter(call_boundary(lambda: _gradients_of(recorder, starts, leaves, start_tangents)))
     return [None if source is None else next(gradients) for source in sources]
+
+
+def _gradients_of(
+    recorder: Recorder, outputs: list[Any], leaves: list[Any], tangents: list[Any]
+) -> list[Any]:
+    """Return one gradient per leaf, from its edge or a former one; None for no gradient."""
+    if not leaves:
+        return []
+    reset = [event.tensor for event in recorder.events.of(EventKind.NEW_EDGE)]
+    former = _former_edges(outputs, leaves, reset) if reset else []
+    gradients = list(
+        torch.autograd.grad(
+            outputs,
+            [*leaves, *(GradientEdge(node, 0) for _, node in former)],
+            tangents,
+            retain_graph=True,
+            create_graph=any(tangent.requires_grad for tangent in tangents),
+            allow_unused=True,
+        )
+    )
+    gradients, of_former = gradients[: len(leaves)], gradients[len(leaves) :]
+    with_gradient = {
+        id(leaf) for leaf, gradient in zip(leaves, gradients, strict=True) if gradient is not None
+    }
+    for leaf in reset:
+        if id(leaf) in with_gradient:
+            recorder.note(EventKind.GRADIENT_AT_NEW_EDGE, leaf)
+    in_callers_graph = _nodes_behind_arguments(leaves, gradients) if former else frozenset()
+    for (index, node), gradient in zip(former, of_former, strict=True):
+        # the caller's graph leads to the leaf as well, with the sizes that it had
+        other_sizes = node in in_callers_graph and node._input_metadata[0].shape != leaves[index].shape
+        if id(leaves[index]) in with_gradient and (gradient is not None or other_sizes):
+            raise unsupported("set-between-uses-of-leaf", recorder.span)
+        if gradient is not None:
+            gradients[index] = gradient if gradients[index] is None else gradients[index] + gradient
+    return gradients
+
+
+def _nodes_behind_arguments(leaves: list[Any], gradients: list[Any]) -> frozenset[Any]:
+    """Return the nodes of the caller's autograd graph behind non-leaf arguments that receive a gradient."""
+    pairs = zip(leaves, gradients, strict=True)
+    ends = [leaf.node for leaf, gradient in pairs if isinstance(leaf, GradientEdge) and gradient is not None]
+    return frozenset(autograd_nodes(ends))
+
+
+def _former_edges(outputs: list[Any], leaves: list[Any], reset: list[Any]) -> list[tuple[int, Any]]:
+    """Return the autograd nodes that collect the gradient of a leaf after `set_`, with the leaf's index."""
+    position = {
+        id(leaf): index for index, leaf in enumerate(leaves) if any(leaf is tensor for tensor in reset)
+    }
+    former_nodes: dict[int, list[Any]] = {}
+    for node in autograd_nodes(output.grad_fn for output in outputs):
+        index = position.get(id(getattr(node, "variable", None)))
+        if index is not None:
+            former_nodes.setdefault(index, []).append(node)
+    current = {index: _current_node(leaves[index]) for index in former_nodes}
+    return [
+        (index, node) for index, nodes in former_nodes.items() for node in nodes if node is not current[index]
+    ]
+
+
+def _current_node(leaf: Any) -> Any:
+    return leaf.view_as(leaf).grad_fn.next_functions[0][0]
 
 
 def new_alias(recorder: Recorder, node: Node) -> Any:

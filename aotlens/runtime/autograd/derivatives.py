@@ -14,8 +14,7 @@ import torch
 from aotlens.errors import AotlensError
 from aotlens.ir.program import Node
 from aotlens.ir.slots import SavedInput
-from aotlens.joint.derivatives import Derivatives
-from aotlens.joint.partial_backward import DefinedTangents
+from aotlens.joint.derivatives import DefinedTangents, Derivatives
 from aotlens.partition.derivatives import available_nodes, derivative_program, positions_read, recorded_inputs
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.autograd.double_backward import (

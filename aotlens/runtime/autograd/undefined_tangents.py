@@ -11,7 +11,7 @@ from aotlens.errors import AotlensError
 from aotlens.ir.origin import site_of
 from aotlens.ir.program import Program, has_effect
 from aotlens.ir.slots import GRADIENTS, SavedInput, Tangent
-from aotlens.joint.partial_backward import DefinedTangents, partial_gradients
+from aotlens.joint.derivatives import DefinedTangents, partial_gradients
 from aotlens.model.report import Site
 from aotlens.partition.derivatives import derivative_program, positions_read, recorded_inputs
 from aotlens.partition.records import Partitioned
