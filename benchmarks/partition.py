@@ -18,7 +18,7 @@ from functorch.compile import aot_module, nop
 from torch import fx, nn
 
 from aotlens import default_partition, min_cut_rematerialization_partition
-from aotlens.ir.from_graph_module import flat_outputs
+from aotlens.ir.graph_module import flat_outputs
 from aotlens.partition import policies as choices
 from aotlens.partition.min_cut import Network
 from benchmarks.harness import Cell, Table, arguments, growth_exponent, publish, take_turns, time_once

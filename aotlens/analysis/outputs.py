@@ -10,12 +10,6 @@ from typing import Any
 import torch
 
 from aotlens.analysis.bases import Bases
-from aotlens.analysis.foreign_views import (
-    check_not_detached,
-    check_output_grad_fn,
-    check_view_storage,
-    is_graph_start,
-)
 from aotlens.analysis.function_views import (
     check_view_not_written,
     custom_function_view,
@@ -29,7 +23,13 @@ from aotlens.analysis.graph_outputs import (
     view_of_output,
 )
 from aotlens.analysis.leaves import created_leaf_base, view_of_created_leaf
-from aotlens.analysis.lost_hooks import check_hooks_on_views
+from aotlens.analysis.output_checks import (
+    check_hooks_on_views,
+    check_not_detached,
+    check_output_grad_fn,
+    check_view_storage,
+    is_graph_start,
+)
 from aotlens.analysis.output_diff import Start, alias_of, is_linked, relative_chain
 from aotlens.analysis.records import (
     AliasBase,

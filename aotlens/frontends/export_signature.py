@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import fx
 
-from aotlens.ir.from_graph_module import flat_outputs
+from aotlens.ir.graph_module import flat_outputs
 from aotlens.ir.slots import Buffer, MutatedInput, Parameter, UserOutput
 from aotlens.joint.convention import forward_graph_outputs, primals
 from aotlens.joint.records import JointProgram

@@ -25,7 +25,7 @@ from aotlens.frontends.export_signature import GraphSignature, describe_graph
 from aotlens.frontends.functorch import Decompositions, compile_options
 from aotlens.frontends.pre_dispatch import pre_dispatch_module
 from aotlens.frontends.untied_inputs import untied_inputs
-from aotlens.ir.from_graph_module import flat_outputs
+from aotlens.ir.graph_module import flat_outputs
 from aotlens.joint.convention import forward_graph_outputs, joint_module, primals
 from aotlens.joint.records import JointProgram
 from aotlens.options import Backend, CompileOptions, PartitionFunction, SideEffects

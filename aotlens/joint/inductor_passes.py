@@ -12,8 +12,7 @@ from typing import Any
 from torch import fx
 
 from aotlens.capture.operators import Kind, describe
-from aotlens.ir.from_graph_module import flat_outputs, import_node
-from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.graph_module import flat_outputs, import_node, to_graph_module
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramOutput, has_effect, op_name, reachable, writes_input

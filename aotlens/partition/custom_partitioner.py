@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from aotlens.errors import UserError
-from aotlens.ir.from_graph_module import import_graph, nodes_of, outputs_of
+from aotlens.ir.graph_module import import_graph, nodes_of, outputs_of
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
 from aotlens.ir.slots import Buffer, CurrentInput, Parameter, SavedInput, Tangent
 from aotlens.joint.convention import (

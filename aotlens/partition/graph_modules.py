@@ -7,7 +7,7 @@ from typing import Any
 from torch import fx
 
 from aotlens.errors import UserError
-from aotlens.ir.from_graph_module import flat_outputs, import_graph, nodes_of
+from aotlens.ir.graph_module import flat_outputs, import_graph, nodes_of
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable, without_backward_effects
 from aotlens.ir.slots import (
     BACKWARD_INPUTS,
