@@ -27,13 +27,10 @@ class Bases:
         self._by_storage[id(storage)] = base
         return base
 
-    def hide(self, info: BaseInfo, storage: StorageState | None = None) -> IntermediateBaseOf:
-        """Add a hidden output, as the base of the tensors on a storage if one is given."""
+    def hide(self, info: BaseInfo, storage: StorageState) -> AliasBase:
+        """Add a hidden output, as the base of the tensors on a storage."""
         self.hidden.append(info)
-        base = IntermediateBaseOf(len(self.hidden) - 1)
-        if storage is not None:
-            self.set(storage, base)
-        return base
+        return self.set(storage, IntermediateBaseOf(len(self.hidden) - 1))
 
     def tensor(self, base: AliasBase | None) -> Any:
         """Return the fake tensor of a base; None for a constant, and for a base without gradient."""

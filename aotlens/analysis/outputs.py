@@ -77,20 +77,18 @@ def analyse_outputs(
             continue
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
         storage = captured.recorded.tracked(value).storage
-        inside = _input_storage_inside(captured, value, storage)
-        of_leaf = _view_of_leaf(captured, index, value) if same is None and id(value) not in owners else None
-        if of_leaf is not None:
-            alias_infos.append(of_leaf)
-        elif id(value) in owners:
+        if id(value) in owners:
             alias_infos.append(_returned_input(captured, index, owners[id(value)]))
-        elif inside is not None:
-            alias_infos.append(_alias_inside_wrapper(captured, builder, index, inside))
-        elif (owner := storage_swap_base(captured, storage_swaps, value)) is not None:
-            alias_infos.append(_view_after_storage_swap(captured, builder, index, owner, same))
-        elif storage.inputs:
-            alias_infos.append(_alias_of_input(captured, builder, index, storage_swaps, same))
         elif same is not None:
             alias_infos.append(_duplicate(captured, index, same))
+        elif (of_leaf := _view_of_leaf(captured, index, value)) is not None:
+            alias_infos.append(of_leaf)
+        elif (inside := _input_storage_inside(captured, value, storage)) is not None:
+            alias_infos.append(_alias_inside_wrapper(captured, builder, index, inside))
+        elif (owner := storage_swap_base(captured, storage_swaps, value)) is not None:
+            alias_infos.append(_view_after_storage_swap(captured, builder, index, owner))
+        elif storage.inputs:
+            alias_infos.append(_alias_of_input(captured, builder, index, storage_swaps))
         else:
             alias_infos.append(_intermediate(captured, builder, index, groups[id(storage)], bases))
     check_hooks_on_views(captured, alias_infos, bases)
@@ -211,7 +209,7 @@ def _returned_input(captured: Captured, index: int, input_index: int) -> OutputA
 
 
 def _alias_of_input(
-    captured: Captured, builder: Builder, index: int, storage_swaps: dict[int, StorageSwap], same: int | None
+    captured: Captured, builder: Builder, index: int, storage_swaps: dict[int, StorageSwap]
 ) -> OutputAliasInfo:
     recorded, value = captured.recorded, captured.outputs[index]
     storage = recorded.tracked(value).storage
@@ -228,7 +226,7 @@ def _alias_of_input(
         chain = views_after(captured_input.initial_chain, recorded.tracked(value).chain)
     else:
         chain = relative_chain(captured, captured_input.argument, value)
-    if same is None and is_custom_function_view(captured, captured_input, value):
+    if is_custom_function_view(captured, captured_input, value):
         return custom_function_view(captured, builder, index, value, input_index)
     leaf, linked = at_exit.is_created_leaf, is_linked(captured, value, captured_input.argument)
     if linked and chain == () and not captured_input.at_exit.requires_grad:
@@ -238,9 +236,7 @@ def _alias_of_input(
     without_grad = view.viewed_without_grad and not leaf if view.requires_grad else would_gain_grad
     return replace(
         view,
-        same_object_as=same,
         detached_after=0 if chain == () else view.detached_after,
-        is_leaf=leaf and same is None,
         viewed_without_grad=without_grad,
         viewed_before_change=is_swapped or before,
     )
@@ -261,15 +257,14 @@ def _view_of_input(
 
 
 def _view_after_storage_swap(
-    captured: Captured, builder: Builder, index: int, input_index: int, same: int | None
+    captured: Captured, builder: Builder, index: int, input_index: int
 ) -> OutputAliasInfo:
     """Describe a view that was made after the storage swap."""
     value = captured.outputs[index]
-    if same is None and is_custom_function_view(captured, captured.inputs[input_index], value):
+    if is_custom_function_view(captured, captured.inputs[input_index], value):
         return custom_function_view(captured, builder, index, value, input_index)
     chain = relative_chain(captured, captured.inputs[input_index].argument, value)
-    view = _view_of_input(captured, index, input_index, chain)
-    return replace(view, same_object_as=same, is_leaf=view.is_leaf and same is None)
+    return _view_of_input(captured, index, input_index, chain)
 
 
 def _intermediate(
@@ -294,7 +289,7 @@ def _intermediate(
         )
     first = base is None
     if base is None:
-        base = bases.set(storage, _choose_base(captured, builder, group, storage, bases))
+        base = _choose_base(captured, builder, group, storage, bases)
     if isinstance(base, OutputBase) and base.index == index:
         return graph_output(captured, builder, index)
     output_type = OutputType.ALIAS_OF_INTERMEDIATE
@@ -327,11 +322,12 @@ def _choose_base(
         at_exit = captured.exit_of(value)
         has_grad_fn = at_exit.grad_fn is not None and not captured.recorded.tracked(value).chain
         if has_grad_fn and is_graph_start(captured, at_exit.start, storage):
-            return OutputBase(index)
+            return bases.set(storage, OutputBase(index))
     if not storage.base_tensor.requires_grad:
         raise unsupported("custom-views-of-intermediate", captured.subject.span)
     cut_off = all(_is_cut_off(captured.exit_of(captured.outputs[index])) for index in group)
-    return bases.hide(BaseInfo(value_of(builder, storage.base_tensor), storage.base_tensor, cut_off))
+    info = BaseInfo(value_of(builder, storage.base_tensor), storage.base_tensor, cut_off)
+    return bases.hide(info, storage)
 
 
 def _is_cut_off(at_exit: OutputExit) -> bool:

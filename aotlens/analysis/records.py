@@ -170,7 +170,7 @@ class OutputAliasInfo:
     geometry: Geometry | None = None
     """Set if the views cannot be replayed, so that the wrapper uses `as_strided`."""
     same_object_as: int | None = None
-    """An earlier output that is the same tensor object."""
+    """An earlier output that is the same tensor object, and then the base."""
     requires_grad: bool = False
     detached_after: int | None = None
     """The number of views after which it is detached; the rest are views of the detached tensor.  None if

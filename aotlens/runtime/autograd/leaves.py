@@ -69,13 +69,11 @@ def created_leaves(parts: Partitioned) -> list[str]:
 
 def views_of_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> int:
     """Return the number of outputs between such a leaf and this alias of it; 0 for all others."""
-    base_index = info.same_object_as
-    if base_index is None and info.value is None:
-        base_index = info.base.index if isinstance(info.base, OutputBase) else None
-    if base_index is None:
+    if info.value is not None or not isinstance(info.base, OutputBase):
         return 0
-    steps = views_of_leaf(outputs, outputs[base_index])
-    return steps + 1 if steps or outputs[base_index].is_leaf else 0
+    base = outputs[info.base.index]
+    steps = views_of_leaf(outputs, base)
+    return steps + 1 if steps or base.is_leaf else 0
 
 
 def write_leaf_output(builder: TextBuilder, parts: Partitioned, info: OutputAliasInfo) -> None:
