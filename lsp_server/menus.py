@@ -11,8 +11,8 @@ from pathlib import Path
 from lsprotocol import types
 
 from aotlens.model import dumps
+from aotlens.model.gpus.targets import TARGETS as GPU_TARGETS
 from aotlens.model.report import Report, Target
-from aotlens.view.gpus import GPU_CHOICES
 from aotlens.view.quantities import target_summary
 from lsp_server.app import Server, path_of
 from lsp_server.runs.tracer import Result
@@ -28,16 +28,13 @@ NO_KERNELS = "no kernels"
 
 async def gpus(server: Server) -> Result:
     """Return the GPUs that `aotlens.gpu` takes, and the current one."""
-    choices = [
-        {"name": choice.name, "architecture": choice.sm, "memoryGiB": choice.memory_gib}
-        for choice in GPU_CHOICES
-    ]
+    choices = [{"name": gpu.name, "architecture": gpu.sm, "memoryGiB": gpu.memory_gib} for gpu in GPU_TARGETS]
     return {"gpus": choices, "current": server.settings.gpu}
 
 
 async def asked_gpu(server: Server) -> str | None:
     """Let the user choose in a message of the editor; None if it was closed."""
-    names = [NO_KERNELS, *(choice.name for choice in GPU_CHOICES)]
+    names = [NO_KERNELS, *(gpu.name for gpu in GPU_TARGETS)]
     params = types.ShowMessageRequestParams(
         type=types.MessageType.Info,
         message="aotlens: kernels for which GPU? It need not be present.",

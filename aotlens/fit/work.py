@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from aotlens.codegen.gpu.cost_model import roofline
-from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.ir.tensor_text import short_dtype
+from aotlens.model.gpus.gpu_target import GpuTarget
 from aotlens.partition.flops import operator_flops
 from aotlens.torch_api.operators import pytree
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.offline.context import cuda_queries
 from aotlens.codegen.gpu.offline.emulated_devices import NullContext, interface_for
 from aotlens.gpu_emulation.streams import Event, Generator, Stream
 from aotlens.gpu_emulation.tensor_devices import GPU, checked_device, mark_device
+from aotlens.model.gpus.gpu_target import GpuTarget
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.gpu import compiling_modules
 from aotlens.torch_api.operators import pytree

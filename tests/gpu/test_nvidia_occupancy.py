@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.codegen.gpu.architectures import ARCHITECTURES, Architecture
 from aotlens.codegen.gpu.cost_model.occupancy import Block, occupancy
+from aotlens.model.gpus.architectures import ARCHITECTURES, Architecture
 
 THREADS = (32, 64, 96, 128, 256, 320, 512, 1024)
 REGISTERS = (16, 24, 32, 33, 40, 64, 72, 96, 128, 168, 255)

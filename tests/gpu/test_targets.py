@@ -2,10 +2,11 @@
 
 import pytest
 
-from aotlens.codegen.gpu.architectures import ARCHITECTURES
-from aotlens.codegen.gpu.gpu_target import GpuTarget
-from aotlens.codegen.gpu.targets import DEFAULTS, TARGETS, find_target, target_names
+from aotlens.codegen.gpu.targets import DEFAULTS, find_target, target_names
 from aotlens.errors import UserError
+from aotlens.model.gpus.architectures import ARCHITECTURES
+from aotlens.model.gpus.gpu_target import GpuTarget
+from aotlens.model.gpus.targets import TARGETS
 
 PUBLISHED_TFLOPS = {
     # outside of the matrix units, as the source of the row states it: f32, f64

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aotlens.codegen.gpu.fingerprint import program_fingerprint
-from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.records import BuiltKernel, KernelSource, LoweredGraph
 from aotlens.disk_cache import Store, digest, open_store
 from aotlens.errors import ReportError
 from aotlens.ir.fingerprint import NoFingerprintError
 from aotlens.model.codec import decode_record, encode_record
+from aotlens.model.gpus.gpu_target import GpuTarget
 from aotlens.partition.records import Partitioned
 from aotlens.process import may_have_gpu
 
@@ -135,5 +135,5 @@ def _own_code() -> Iterator[Path]:
     yield package / "model" / "codec.py"
     yield package / "partition" / "flops.py"
     yield package / "capture" / "operators.py"
-    for folder in ("ir", "codegen", "torch_api"):
+    for folder in ("model/gpus", "ir", "codegen", "torch_api"):
         yield from sorted((package / folder).rglob("*.py"))

@@ -15,7 +15,6 @@ import torch
 
 from aotlens.codegen.gpu.child_processes import ChildFailure, run_in_children
 from aotlens.codegen.gpu.child_processes import Job as ForkedJob
-from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.interpreter.process import interpreter
 from aotlens.codegen.gpu.interpreter.records import (
     MESSAGES,
@@ -39,6 +38,7 @@ from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
+from aotlens.model.gpus.gpu_target import GpuTarget
 from aotlens.model.report import Phase
 from aotlens.observe import announce_stage
 from aotlens.options import CompileOptions, Interpreted

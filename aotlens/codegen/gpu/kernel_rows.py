@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from aotlens.codegen.gpu.cost_model.fusion import unfused_rows
 from aotlens.codegen.gpu.cost_model.kernel_costs import with_costs
 from aotlens.codegen.gpu.cost_model.occupancy import Block, occupancy, waves
-from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelCall, LoweredGraph
 from aotlens.ir.layers import Layers
 from aotlens.ir.program import Node, Program
+from aotlens.model.gpus.gpu_target import GpuTarget
 from aotlens.model.report import Kernel, KernelConfig, KernelText, Phase, Span
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.launches import Launch
 from aotlens.codegen.graph_adapter import GraphAdapter
+from aotlens.model.gpus.gpu_target import GpuTarget
 from aotlens.model.report import KernelChoice, Phase
 
 

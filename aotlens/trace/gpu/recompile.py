@@ -15,13 +15,13 @@ from functools import partial
 from aotlens.codegen.gpu.cache import GpuCache
 from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
 from aotlens.codegen.gpu.cost_model.roofline import Work, floor
-from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.kernel_rows import with_built_code
 from aotlens.codegen.gpu.launches import Launch
 from aotlens.codegen.gpu.machine_code.triton_build import build_kernel, prepare
 from aotlens.codegen.gpu.offline.context import offline_gpu
 from aotlens.codegen.gpu.records import BuiltKernel, GpuRequest, KernelSource
 from aotlens.errors import UserError
+from aotlens.model.gpus.gpu_target import GpuTarget
 from aotlens.model.kernels import Kernel, KernelShare
 from aotlens.model.source import Phase
 from aotlens.process import cores

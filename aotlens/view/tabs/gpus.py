@@ -1,13 +1,13 @@
 """The rows of the list from which the user chooses a GPU."""
 
-from aotlens.view.gpus import GPU_CHOICES, GpuChoice
+from aotlens.model.gpus.gpu_target import GpuTarget
+from aotlens.model.gpus.targets import TARGETS
 from aotlens.view.tabs.tables.rows import Cells, Column, LazyRows, Link, Listing, Part
 
 __all__ = ["gpu_listing", "gpu_row"]
 
-NONE = GpuChoice("", "", 0)
-"""No GPU: no kernels are generated."""
-ROWS = (NONE, *GPU_CHOICES)
+ROWS = (None, *TARGETS)
+"""None is no GPU: no kernels are generated."""
 COLUMNS = (
     Column("", widest=1, narrowest=1),
     Column("GPU", widest=30, narrowest=10),
@@ -20,18 +20,21 @@ def gpu_listing(current: str | None) -> Listing:
     """Return the known GPUs, after a row for none; the current one is marked."""
     chosen = _choice(current)
 
-    def cells_of(choice: GpuChoice) -> Cells:
-        mark = Part("✓" if choice is chosen else "", "accent")
-        if choice is NONE:
+    def cells_of(gpu: GpuTarget | None) -> Cells:
+        mark = Part("✓" if gpu is chosen else "", "accent")
+        if gpu is None:
             return (mark, Part("no kernels", "name"), "", "")
-        return (mark, Part(choice.name, "name"), choice.sm, f"{choice.memory_gib} GiB")
+        return (mark, Part(gpu.name, "name"), gpu.sm, f"{gpu.memory_gib} GiB")
+
+    def text(gpu: GpuTarget | None) -> str:
+        return f"{gpu.name} {gpu.sm}, {gpu.memory_gib} GiB" if gpu is not None else ""
 
     rows = LazyRows(
         ROWS,
-        lambda choice: f"gpu:{choice.name}",
+        lambda gpu: f"gpu:{gpu.name if gpu is not None else ''}",
         cells_of,
-        lambda choice: f"{choice.name} {choice.facts}",
-        lambda choice: Link(),
+        text,
+        lambda _: Link(),
     )
     return Listing(COLUMNS, rows, "there is no GPU")
 
@@ -41,10 +44,10 @@ def gpu_row(current: str | None) -> int:
     return ROWS.index(_choice(current))
 
 
-def _choice(current: str | None) -> GpuChoice:
-    """Return the GPU of that name, or the first that a short name fits; `NONE` without one."""
+def _choice(current: str | None) -> GpuTarget | None:
+    """Return the GPU of that name, or the first that a short name fits; None without one."""
     wanted = _plain(current or "")
-    return next((choice for choice in GPU_CHOICES if wanted and _plain(choice.name).startswith(wanted)), NONE)
+    return next((gpu for gpu in TARGETS if wanted and _plain(gpu.name).startswith(wanted)), None)
 
 
 def _plain(name: str) -> str:

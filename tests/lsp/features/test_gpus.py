@@ -1,6 +1,6 @@
 """Choosing a GPU in an editor: from a list of the client's own, or in a message."""
 
-from aotlens.view.gpus import GPU_CHOICES
+from aotlens.model.gpus.targets import TARGETS
 from tests.language_servers import ROOT, STAND_IN
 from tests.lsp.strict_client import Process, StrictClient
 from tests.report.sample import MODEL
@@ -38,7 +38,7 @@ def test_without_a_name_a_message_offers_every_gpu() -> None:
         assert "targets" in client.command("aotlens.chooseGpu", uri)
         assert client.command("aotlens.gpus")["current"] == "A10"
         offered = client.notification("window/showMessageRequest")["actions"]
-        names = [choice.name for choice in GPU_CHOICES]
+        names = [gpu.name for gpu in TARGETS]
         assert [action["title"] for action in offered] == ["no kernels", *names]
 
 

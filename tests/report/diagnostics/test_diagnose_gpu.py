@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from aotlens.codegen.gpu.architectures import ARCHITECTURES
 from aotlens.diagnostics.diagnose import diagnose
 from aotlens.diagnostics.gpu import HALF_RATE_F64
 from aotlens.model import Diagnostic, Kernel, Related, Stage, StageNode, Target, Tensor
+from aotlens.model.gpus.architectures import ARCHITECTURES
 from tests.report.sample import inference_target, span, tensor, training_target
 from tests.report.sample_kernels import PLAIN_CONFIG as CONFIG
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from aotlens.codegen.gpu.cost_model.roofline import Floor, Work, floor
-from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.records import Access, KernelCall
+from aotlens.model.gpus.gpu_target import GpuTarget
 from aotlens.model.report import Kernel, KernelAccess, KernelShare, Span
 
 SpanOf = Callable[[str], Span | None]

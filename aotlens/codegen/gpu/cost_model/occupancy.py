@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from aotlens.codegen.gpu.architectures import Architecture
-from aotlens.codegen.gpu.gpu_target import GpuTarget
+from aotlens.model.gpus.architectures import Architecture
+from aotlens.model.gpus.gpu_target import GpuTarget
 
 Limit = Literal["warps", "blocks", "registers", "shared memory"]
 

@@ -8,7 +8,7 @@ still in the L2 cache can be faster.
 from dataclasses import dataclass
 from typing import Literal
 
-from aotlens.codegen.gpu.gpu_target import GpuTarget, Unit
+from aotlens.model.gpus.gpu_target import GpuTarget, Unit
 
 Side = Literal["memory", "arithmetic"]
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.offline.device_guard import ensure_cuda_guard
 from aotlens.codegen.gpu.offline.emulated_devices import NullContext, driver_for, interface_for, properties_of
 from aotlens.codegen.gpu.offline.requirements import require_triton
+from aotlens.model.gpus.gpu_target import GpuTarget
 from aotlens.torch_api.fake.gpu import fake_cuda_without_driver
 from aotlens.torch_api.gpu import compiling_modules, forked_after_cuda
 from aotlens.torch_api.replacements import Replacement, replacing

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.gpu_target import GpuTarget
 from aotlens.codegen.gpu.machine_code.cubin import read_cubin
 from aotlens.errors import InternalError
+from aotlens.model.gpus.gpu_target import GpuTarget
 
 THREADS_PER_BLOCK = 1024
 """The maximum of a block, on every NVIDIA GPU."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from aotlens.codegen.gpu.architectures import KIB, Architecture
+from aotlens.model.gpus.architectures import KIB, Architecture
 
 Unit = Literal["matrix", "vector"]
 """The matrix (tensor) cores, or the lanes that compute everything else."""
