@@ -1,9 +1,10 @@
 """Key bindings: each has a name for the user's keymap, a label for the bottom line, and a sentence.
 
-Invariant: every binding of the app is made by `bind`, so each can be moved to another key and has words.
+Invariant: every binding outside of a dialog is made by `bind`, so it has words, and a name by which a keymap
+moves it to another key.
 """
 
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 
 LEFT, RIGHT = "left_square_bracket,comma,left", "right_square_bracket,full_stop,right"
 """The keys for the previous and the next stage, graph or language."""
@@ -19,9 +20,9 @@ def bind(name: str, keys: str, action: str, words: tuple[str, str], *, shown: st
     return Binding(keys, action, label or sentence, bool(label), shown, tooltip=sentence, id=name)
 
 
-def sentence_of(binding: BindingType) -> str:
-    """Return what a binding does, as a sentence."""
-    return (binding.tooltip or binding.description) if isinstance(binding, Binding) else binding[-1]
+def sentence_of(binding: Binding) -> str:
+    """Return what a binding does, as a sentence; Textual's own bindings may have a description only."""
+    return binding.tooltip or binding.description
 
 
 APP_BINDINGS = (

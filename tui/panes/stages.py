@@ -142,27 +142,27 @@ class StagesPane(Pane):
             self._alignments[name] = aligned_stages(self.subject.target, parent, name) if parent else None
         return self._alignments[name]
 
-    def _open(self, name: str) -> None:
+    def _open(self, stage: str) -> None:
         """Show a stage with the cursor on the node that is followed."""
         lineage, subject = self.lineage, self.subject
-        if lineage is None or subject is None or not name:
+        if lineage is None or subject is None or not stage:
             return
-        self.stage = name
+        self.stage = stage
         names = stage_names(lineage)
-        self.query_one(ChoiceBar).show(stage_choices(lineage), names.index(name))
-        stage, node = self.followed
-        here = lineage.counterpart(self._real(stage), node, self._real(name)) if node else None
+        self.query_one(ChoiceBar).show(stage_choices(lineage), names.index(stage))
+        followed_in, node = self.followed
+        here = lineage.counterpart(self._real(followed_in), node, self._real(stage)) if node else None
         self.here = here or ""
         alignment = self._alignment()
         table = self.query_one("#diff", VirtualTable)
         self.records = ()
-        if name == PARTITION:
+        if stage == PARTITION:
             table.show(fate_listing(lineage))
         elif alignment is None:
-            table.show(node_listing(lineage.stages[name], subject.target))
+            table.show(node_listing(lineage.stages[stage], subject.target))
         else:
-            self.records = diff_records(alignment.rows, here or "", self.unfolded)
-            table.show(diff_listing(self.records, (alignment.difference.before, name), subject.target))
+            self.records = diff_records(alignment.rows, self.here, self.unfolded)
+            table.show(diff_listing(self.records, (alignment.difference.before, stage), subject.target))
         if not (here and table.select_or_fold(here)):
             table.select_index_or_fold(self._first_change())
         self._opened_at = table.cursor

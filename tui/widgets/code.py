@@ -9,10 +9,9 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import BindingType
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from aotlens.model.spans import file_key
@@ -21,7 +20,7 @@ from aotlens.view.tabs.source.spans import lines_of
 from aotlens.view.tabs.source.syntax import Colouring, plain, python
 from aotlens.view.tabs.tables.rows import NO_LINK, Link
 from tui.keys import bind
-from tui.widgets.theme import look_style
+from tui.widgets.painted import PaintedView
 
 if TYPE_CHECKING:  # the first screen of the app loads without the report's records
     from aotlens.model.report import Span
@@ -33,7 +32,7 @@ ENOUGH = 12
 """Cells of a lit range that must be in view; more is not worth moving the text sideways."""
 
 
-class CodeView(ScrollView, can_focus=True):
+class CodeView(PaintedView):
     """One text with a line cursor; linked expressions are underlined as well as coloured."""
 
     DEFAULT_CSS = """
@@ -89,9 +88,6 @@ class CodeView(ScrollView, can_focus=True):
         """1-based lines that contain the search words."""
         self._colouring: Colouring = plain
         self._gutter: GutterOf | None = None
-        self._styles: dict[str, Style] = {}
-        self._background = Style.null()
-        """The background of each row of one paint."""
 
     # Content.
 
@@ -237,22 +233,10 @@ class CodeView(ScrollView, can_focus=True):
 
     # Drawing.
 
-    def notify_style_update(self) -> None:
-        self._styles.clear()
-        super().notify_style_update()
-
-    def style_of(self, name: str) -> Style:
-        if name not in self._styles:
-            self._styles[name] = look_style(self, name)
-        return self._styles[name]
-
     def _content_width(self) -> int:
+        """Return the cells of the longest line with its gutter, which the text can be scrolled by."""
         widest = max((len(line) for line in self.text.lines), default=0)
         return widest + self._gutter_text(1).cell_len + 1
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        self._background = self.rich_style  # walks up all parents: once per paint, not per row
-        return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width

@@ -3,25 +3,23 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import BindingType
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from aotlens.view.tabs.drawn_graph.drawing import Drawing, Neighbour
 from tui.keys import bind
-from tui.widgets.theme import look_style
+from tui.widgets.painted import PaintedView
 
 Draw = Callable[[tuple[int, int]], Drawing]
 """Returns the drawing in so many columns and rows."""
 
 
-class NodeMap(ScrollView, can_focus=True):
+class NodeMap(PaintedView):
     """Redraws when its size changes; arrows move between boxes, Enter goes to a neighbour."""
 
     DEFAULT_CSS = """
@@ -59,8 +57,6 @@ class NodeMap(ScrollView, can_focus=True):
         self.drawing = Drawing()
         self._draw: Draw | None = None
         self._drawn: tuple[int, int] = (-1, -1)
-        self._background = Style.null()
-        self._looks: dict[str, Style] = {}
 
     def show(self, draw: Draw | None) -> None:
         """Show another node; it is drawn once it is visible."""
@@ -138,27 +134,17 @@ class NodeMap(ScrollView, can_focus=True):
             self.scroll_to(y=max(0, box.middle - height // 2), animate=False, force=True)
         self.post_message(self.Moved(self, box.item))
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        # Walks up all parents: once per paint, not per row or piece.
-        self._background, self._looks = self.rich_style, {}
-        return super().render_lines(crop)
-
-    def _look(self, name: str) -> Style:
-        if name not in self._looks:
-            self._looks[name] = look_style(self, name)
-        return self._looks[name]
-
     def render_line(self, y: int) -> Strip:
         self._lay_out()
         number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
-        if number >= len(self.drawing.rows):
+        if number >= len(self.drawing.rows):  # also without a node: only a drawing with boxes has rows
             return Strip.blank(width, self._background)
         text = Text(no_wrap=True, end="")
         for part in self.drawing.rows[number]:
-            text.append(part.text, self._look(f"role--{part.role}") if part.role else None)
+            text.append(part.text, self.style_of(f"role--{part.role}") if part.role else None)
         box = self.drawing.boxes[self.selected]
         if box.top <= number < box.top + box.height and (self.has_focus or box.column != 0):
-            style = self._look("map--cursor" if self.has_focus else "map--resting")
+            style = self.style_of("map--cursor" if self.has_focus else "map--resting")
             text.stylize(style, box.left, box.left + box.width)
         strip = Strip(text.render(self.app.console)).adjust_cell_length(width)
         return strip.apply_style(self._background)

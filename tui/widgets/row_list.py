@@ -9,15 +9,14 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import BindingType
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from aotlens.view.tabs.tables.rows import NO_LINK, Jump, Link, Part
 from tui.keys import bind
-from tui.widgets.theme import look_style
+from tui.widgets.painted import PaintedView
 
 CURSOR, LINKED, NONE = "›", "•", " "
 """The first cell of a row, so that the cursor and the links show without colour."""
@@ -25,7 +24,7 @@ CURSOR, LINKED, NONE = "›", "•", " "
 MARKER_WIDTH = 2
 
 
-class RowList(ScrollView, can_focus=True):
+class RowList(PaintedView):
     """A scrolling list with one cursor; subclasses define the number of rows and their text."""
 
     DEFAULT_CSS = """
@@ -76,9 +75,6 @@ class RowList(ScrollView, can_focus=True):
         """Rows of the source line under the other cursor."""
         self._height = -1
         """The number of rows at the last layout."""
-        self._styles: dict[str, Style] = {}
-        self._background = Style.null()
-        """The background of each row of one paint."""
 
     # What subclasses give.
 
@@ -244,25 +240,11 @@ class RowList(ScrollView, can_focus=True):
         self._measure()
         self._show_cursor()
 
-    def notify_style_update(self) -> None:
-        self._styles.clear()
-        super().notify_style_update()
-
-    def style_of(self, name: str) -> Style:
-        """Return the style of a look."""
-        if name not in self._styles:
-            self._styles[name] = look_style(self, name)
-        return self._styles[name]
-
     def part_text(self, *parts: Part) -> Text:
         text = Text(no_wrap=True, end="")
         for part in parts:
             text.append(part.text, self.style_of(f"role--{part.role}") if part.role else None)
         return text
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        self._background = self.rich_style  # walks up all parents: once per paint, not per row
-        return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
