@@ -74,26 +74,31 @@ class Settings:
         return self.trace == "onSave" and self.trusted is True
 
 
-Check = tuple[Callable[[object], bool], str]
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Which values a setting accepts."""
+
+    accepts: Callable[[object], bool]
+    expected: str
+    """The accepted values in words, for the message about another one."""
 
 
 def _one_of(*values: str) -> Check:
-    return lambda value: value in values, " or ".join(f'"{value}"' for value in values)
+    return Check(lambda value: value in values, " or ".join(f'"{value}"' for value in values))
 
 
 def _number(low: float) -> Check:
     def fits(value: object) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and value > low
 
-    return fits, f"a number above {low:g}"
+    return Check(fits, f"a number above {low:g}")
 
 
 def _optional(check: Check) -> Check:
-    fits, wanted = check
-    return lambda value: value is None or fits(value), f"{wanted}, or null"
+    return Check(lambda value: value is None or check.accepts(value), f"{check.expected}, or null")
 
 
-def _strings(value: object) -> bool:
+def _is_strings(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
@@ -108,17 +113,18 @@ def _shared(setting: Setting) -> Check:
         except UserError:
             return False
 
-    return fits, f"{setting.kind.accepts}, or null" if setting.field == "gpu" else setting.kind.accepts
+    expected = setting.kind.accepts
+    return Check(fits, f"{expected}, or null" if setting.field == "gpu" else expected)
 
 
-BOOL: Check = (lambda value: isinstance(value, bool), "true or false")
-TEXT: Check = (lambda value: isinstance(value, str), "a string")
+BOOL = Check(lambda value: isinstance(value, bool), "true or false")
+TEXT = Check(lambda value: isinstance(value, str), "a string")
 
 SETTINGS: dict[str, tuple[str, Check]] = {
     "trace": ("trace", _one_of("manual", "onSave")),
     "trusted": ("trusted", _optional(BOOL)),
     "python": ("python", _optional(TEXT)),
-    "args": ("args", (_strings, "a list of strings")),
+    "args": ("args", Check(_is_strings, "a list of strings")),
     **{setting.editor: (setting.field, _shared(setting)) for setting in TRACE_SETTINGS},
     "memoryLimitMiB": ("memory_limit_mib", _optional(_number(0))),
     "inlayHints.shapes": ("inlay_shapes", BOOL),
@@ -150,16 +156,17 @@ def from_data(data: object, base: Settings, at_start: bool) -> tuple[Settings, t
         return base, (f"aotlens: settings must be an object, got {type(data).__name__}; nothing changed",)
     result, problems = _defaults(base, at_start), []
     for name, value in _flatten(data):
-        known = SETTINGS.get(name)
-        if known is None:
+        if name not in SETTINGS:
             problems.append(f"aotlens.{name}: no such setting; known are {', '.join(SETTINGS)}")
-        elif name in CLIENT_ONLY and not at_start:
             continue
-        elif not known[1][0](value):
-            default = getattr(Settings(), known[0])
-            problems.append(f"aotlens.{name}: expected {known[1][1]}, got {value!r}; using {default!r}")
+        field, check = SETTINGS[name]
+        if name in CLIENT_ONLY and not at_start:
+            continue
+        if check.accepts(value):
+            result = _with(result, field, value)
         else:
-            result = _with(result, known[0], value)
+            default = getattr(Settings(), field)
+            problems.append(f"aotlens.{name}: expected {check.expected}, got {value!r}; using {default!r}")
     return result, tuple(problems)
 
 
@@ -175,6 +182,10 @@ def _defaults(base: Settings, at_start: bool) -> Settings:
 
 
 def _with(settings: Settings, field: str, value: object) -> Settings:
+    """Return the settings with an accepted value, in the field's own type.
+
+    JSON has no tuples, and a client may send `512.0`, or an empty text for a value that is not set.
+    """
     if field == "args":
         assert isinstance(value, list | tuple)
         return replace(settings, args=tuple(value))

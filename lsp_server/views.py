@@ -141,6 +141,7 @@ class Shown:
         return self.trace.views.get(self.trace.path_of(span))
 
     def spots(self) -> Iterator[Spot]:
+        """Yield the expressions of the file, each with the facts of one target."""
         return (spot for spot in self.view.index.spots if self.has(spot.target))
 
     def targets(self) -> Iterator[Target]:

@@ -65,7 +65,10 @@ class _Run:
             self.send(signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
 
     def send(self, number: signal.Signals) -> None:
-        """Reach the script too, which is a child of the command."""
+        """Send a signal to the command's group, and so to the script, which is a child of the command.
+
+        Windows has no groups: there only the command is ended, whatever the signal.
+        """
         process = self.process
         if process is None or process.returncode is not None:
             return

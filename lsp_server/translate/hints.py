@@ -25,6 +25,11 @@ def inlay_hints(views: Views, shown: Shown, settings: Settings, wanted: types.Ra
         hints += _saved_hints(views, shown)
     if settings.inlay_mutations:
         hints += _mutation_hints(views, shown)
+    return in_range(hints, wanted)
+
+
+def in_range(hints: Iterable[types.InlayHint], wanted: types.Range) -> list[types.InlayHint]:
+    """Return the hints in a range, in the order of the text."""
     inside = [hint for hint in hints if overlaps(types.Range(hint.position, hint.position), wanted)]
     return sorted(inside, key=lambda hint: (hint.position.line, hint.position.character))
 

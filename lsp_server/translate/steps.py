@@ -8,8 +8,9 @@ from lsprotocol import types
 from aotlens.view.step_memory.lines import shown_totals, step_span, step_words
 from lsp_server.settings import Settings
 from lsp_server.translate.diagnostics import uri_of
+from lsp_server.translate.hints import in_range
 from lsp_server.translate.lenses import FIT
-from lsp_server.translate.ranges import overlaps, span_range
+from lsp_server.translate.ranges import span_range
 from lsp_server.translate.wording import STALE, markup
 from lsp_server.views import HeldTrace, Views
 
@@ -60,9 +61,7 @@ def step_hints(views: Views, path: str, settings: Settings, wanted: types.Range)
     """Return the bytes at the step's peak of the largest lines."""
     if not settings.inlay_saved:
         return []
-    hints = [hint for held, _ in views.steps_in(path) for hint in _hints(views, held, path)]
-    inside = [hint for hint in hints if overlaps(types.Range(hint.position, hint.position), wanted)]
-    return sorted(inside, key=lambda hint: (hint.position.line, hint.position.character))
+    return in_range((hint for held, _ in views.steps_in(path) for hint in _hints(views, held, path)), wanted)
 
 
 def _hints(views: Views, held: HeldTrace, path: str) -> Iterator[types.InlayHint]:

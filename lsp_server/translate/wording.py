@@ -12,6 +12,8 @@ from lsp_server.client import Client
 LONGEST_EXPRESSION = 60
 """Characters of an expression at the start of a hover."""
 
+MOST_SHAPES = 3
+
 STALE = "*From the trace before the last edits.*"
 BOLD = re.compile(r"\*\*(\S(?:.*?\S)?)\*\*")
 MARKS = re.compile(r"`+|^\*|\*$", re.MULTILINE)
@@ -56,7 +58,7 @@ def shortened(text: str) -> str:
 def shapes(tensors: Iterable[Tensor]) -> str:
     """Return the distinct short forms, since one expression may run with several shapes."""
     every = list(dict.fromkeys(tensor.short() for tensor in tensors))
-    return " | ".join(every[:3]) + (" | …" if len(every) > 3 else "")
+    return " | ".join(every[:MOST_SHAPES]) + (" | …" if len(every) > MOST_SHAPES else "")
 
 
 def of_op(op: str | None) -> str:

@@ -44,9 +44,9 @@ def test_a_setting_has_the_server_s_default_and_a_description(name: str) -> None
     shown = PROPERTIES[f"aotlens.{name}"]
     assert shown["default"] == default_of(name)
     assert shown.get("description") or shown.get("markdownDescription")
-    _, (fits, wanted) = SETTINGS[name]
+    _, check = SETTINGS[name]
     offered = shown.get("enum", [shown["default"]])
-    assert [value for value in offered if not fits(value)] == [], wanted
+    assert [value for value in offered if not check.accepts(value)] == [], check.expected
     assert len(shown.get("enumDescriptions", ())) == len(shown.get("enum", ()))
 
 
