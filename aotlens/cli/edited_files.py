@@ -31,10 +31,10 @@ class EditedFiles:
             unified_diff(shown_path(file), self.originals[file], text) for file, text in self.texts.items()
         )
 
-    def print_diff(self, arguments: argparse.Namespace, before: str = "") -> None:
+    def print_diff(self, arguments: argparse.Namespace) -> None:
         """Print the diff, to stdout after the report's text or to stderr."""
         if arguments.format == "text" and arguments.output is None:
-            write_data(f"{before}{self.diff}", None)
+            write_data(self.diff, None)
         else:
             say(self.diff.rstrip("\n"))
 

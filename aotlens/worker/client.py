@@ -107,7 +107,6 @@ class WorkerClient:
         on_progress: OnProgress | None = None,
         time_limit_s: float = 120.0,
         memory_limit_bytes: int | None = None,
-        supersede: bool = False,
         fresh: bool = False,
         list_reads: bool = False,
         hold: bool = False,
@@ -115,8 +114,8 @@ class WorkerClient:
     ) -> Job:
         """Trace a script's targets.
 
-        `supersede` cancels older jobs for the same path; `fresh` ignores cached answers; `texts` run in place
-        of files; `hold` keeps the graphs for later questions.
+        `fresh` ignores cached answers; `list_reads` lists the data that the script reads; `texts` run in
+        place of files; `hold` keeps the graphs for later questions.
         """
         request = TraceRequest(
             next(self._ids),
@@ -133,8 +132,6 @@ class WorkerClient:
         )
         job = Job(request.id, request.path, Future(), on_progress)
         job.future.set_running_or_notify_cancel()  # cancelling goes through the server
-        if supersede and self._server is not None:
-            self._server.cancel_path(job.path)
         try:
             while not self._running_server().submit(job, request):
                 continue  # that server ended just now, so the next is a new one
@@ -227,12 +224,6 @@ class _Server:
         if self.hello is None:  # it is still loading torch and would read the message only then
             self._answer(Answer(job.id, None, _cancelled(job, f"the trace of {job.path} was cancelled")))
         self._send(Cancel(job.id))
-
-    def cancel_path(self, path: str) -> None:
-        with self._lock:
-            older = [job for job in self._jobs.values() if job.path == path]
-        for job in older:
-            self.cancel(job)
 
     def close(self) -> None:
         self._closing = True

@@ -192,11 +192,12 @@ def test_cancel_a_running_trace(client: WorkerClient, script: Path, tmp_path: Pa
     job.cancel()  # of no effect, and no error
 
 
-def test_a_newer_request_supersedes(client: WorkerClient, script: Path) -> None:
+def test_a_cancelled_request_makes_room_for_a_newer_one(client: WorkerClient, script: Path) -> None:
     script.write_text("while True: pass\n")
     older = client.submit(script)
     script.write_text("print('new')\n")
-    newer = client.submit(script, supersede=True)
+    older.cancel()
+    newer = client.submit(script)
     assert failure_of(older.future.result(ANSWER_S))[0] == "cancelled"
     assert newer.future.result(ANSWER_S).output == "new\n"
 

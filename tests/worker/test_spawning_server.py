@@ -81,13 +81,14 @@ def test_memory_and_output_are_limited(client: WorkerClient, script: Path) -> No
     assert len(got.output) < 200_000
 
 
-def test_cancel_and_supersede(client: WorkerClient, script: Path, tmp_path: Path) -> None:
+def test_cancel_and_submit_again(client: WorkerClient, script: Path, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script.write_text(f"import os\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\nwhile True: pass\n")
     older = client.submit(script)
     pid = wait_for_pid(pid_file)
     script.write_text("print('new')\n")
-    newer = client.submit(script, supersede=True)
+    older.cancel()
+    newer = client.submit(script)
     assert failure_of(older.future.result(ANSWER_S))[0] == "cancelled"
     assert newer.future.result(ANSWER_S).output == "new\n"
     assert not alive(pid)

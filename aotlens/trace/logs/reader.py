@@ -152,10 +152,10 @@ class Process:
         """Return the payload as bytes; what is shown of it must be made safe."""
         return self.trace.raw_text(record)
 
-    def frames(self, record: Record, key: str = "stack") -> tuple[Frame, ...]:
-        """Return the stack below a key of a record's value, the outermost frame first."""
+    def frames(self, record: Record) -> tuple[Frame, ...]:
+        """Return the stack of a record's value, the outermost frame first."""
         value = self.header(record)
-        return self.stack(value.get(key)) if isinstance(value, dict) else ()
+        return self.stack(value.get("stack")) if isinstance(value, dict) else ()
 
     def stack(self, value: object) -> tuple[Frame, ...]:
         """Return a logged stack as frames, the outermost first."""
