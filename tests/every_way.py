@@ -20,7 +20,7 @@ import torch
 
 from aotlens.errors import AotlensError
 from aotlens.options import BACKENDS, CompileOptions
-from aotlens.verify.first_call import observe_alone
+from aotlens.verify.observe import observe_alone
 from tests.engine.checking import Outcome, check, prepared
 from tests.engine.configurations import direct
 from tests.engine.judging import is_for

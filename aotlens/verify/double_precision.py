@@ -12,8 +12,7 @@ from torch import Tensor
 from aotlens.ir.program import is_random_op
 from aotlens.torch_api.modes import TorchDispatchMode
 from aotlens.torch_api.operators import pytree
-from aotlens.verify.first_call import observe_alone
-from aotlens.verify.observe import Observation, Probe
+from aotlens.verify.observe import Observation, Probe, observe_alone
 from aotlens.verify.tensors.clone import Cloner, whole_storage
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies
 from aotlens.verify.tensors.same_numbers import RandomResult, Replay

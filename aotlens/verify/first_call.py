@@ -1,16 +1,14 @@
-"""Make the same call in eager and compiled, on copies, and leave the caller's state unchanged."""
+"""Compare two flat callables in one call, for a backend or a test that already has both.
+
+Targets of the pipeline are compared in rounds instead: see `targets.py`.
+"""
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import Any
 
-from torch import Tensor
-
-from aotlens.rng_state import same_random_state
 from aotlens.verify.compare import Verification, compare
-from aotlens.verify.observe import EVERYTHING, Observation, Probe, observe
-from aotlens.verify.tensors.free_variables import restoring_tensors
-from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
+from aotlens.verify.observe import observe_alone
+from aotlens.verify.tensors.prepared_call import copies, prepare_call, state_of
 
 
 def verify_first_call(
@@ -25,7 +23,7 @@ def verify_first_call(
     own tensors) is restored after each run; gradients in `.grad` and the random state are not touched.
     """
     called = prepare_call(eager, inputs, names=names)
-    state = [item.tensor for fn in (eager, compiled) for item in callable_tensors(fn)]
+    state = state_of(eager, compiled)
     eager_call, compiled_call = copies(called, keep_fn=True)
     expected = observe_alone(eager_call, call=as_tuple(eager), state=state)
     actual = observe_alone(compiled_call, call=as_tuple(compiled), state=state)
@@ -35,21 +33,8 @@ def verify_first_call(
 def as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
     """Return a callable that always returns a tuple where the flat callable returns a list or a tuple."""
 
-    def call(*inputs: object) -> Any:
-        result = flat(*inputs)
+    def call(*inputs: object, **options: object) -> Any:
+        result = flat(*inputs, **options)
         return tuple(result) if isinstance(result, list) else result
 
     return call
-
-
-def observe_alone(
-    prepared: PreparedCall,
-    probe: Probe = EVERYTHING,
-    call: Callable[..., Any] | None = None,
-    state: Sequence[Tensor] = (),
-) -> Observation:
-    """Observe one call and restore the random state and the state tensors afterwards."""
-    with ExitStack() as stack:
-        stack.enter_context(same_random_state())
-        stack.enter_context(restoring_tensors(state))
-        return observe(prepared, probe, call)

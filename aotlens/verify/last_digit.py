@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from aotlens.verify.double_precision import WITHOUT_WRITES, is_affordable
-from aotlens.verify.first_call import observe_alone
-from aotlens.verify.observe import Observation
+from aotlens.verify.observe import Observation, observe_alone
 from aotlens.verify.tensors.clone import Cloner, whole_storage
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from aotlens.capture.free_variables.containers import flatten_with_path
-from aotlens.rng_state import random_states
+from aotlens.rng_state import random_states, same_random_state
 from aotlens.torch_api.autograd import has_version_counter, shares_version_counter
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.gradients import Gradients, backward
-from aotlens.verify.tensors.free_variables import copy_gradients
-from aotlens.verify.tensors.prepared_call import Named, PreparedCall, distinct_names
+from aotlens.verify.tensors.free_variables import copy_gradients, restoring_tensors
+from aotlens.verify.tensors.prepared_call import Named, PreparedCall, distinct_names, path_text
 from aotlens.verify.tensors.retained import new_tensors, retained_tensors
 from aotlens.verify.tensors.storage_sharing import Write, storage_sharing, try_writes
 from aotlens.verify.tensors.values import class_name, copied, is_leaf, metadata, same_values
@@ -140,6 +140,17 @@ def observe(
     return replace(observation, grad_enabled=grad_enabled, uses_random=uses_random)
 
 
+def observe_alone(
+    prepared: PreparedCall,
+    probe: Probe = EVERYTHING,
+    call: Callable[..., Any] | None = None,
+    state: Sequence[Tensor] = (),
+) -> Observation:
+    """Observe one call and restore the random state and the state tensors afterwards."""
+    with same_random_state(), restoring_tensors(state):
+        return observe(prepared, probe, call)
+
+
 def _accumulated(inputs: Sequence[Named], before: Sequence[Tensor | None]) -> Iterator[Named]:
     """Yield the `.grad` of each input that a backward inside the call wrote."""
     seen: set[int] = set()
@@ -155,7 +166,7 @@ def _look(
     prepared: PreparedCall, result: Any, stored: tuple[Named, ...], bumped: list[bool], probe: Probe
 ) -> Observation:
     leaves, structure = flatten_with_path(result)
-    texts = ["out" + pytree.keystr(path).replace("'", '"') for path, _ in leaves]
+    texts = ["out" + path_text(path) for path, _ in leaves]
     texts += [item.name for item in stored]
     names = distinct_names(texts, [item.name for item in prepared.inputs])
     values = [*(leaf for _, leaf in leaves), *(item.tensor for item in stored)]

@@ -12,16 +12,15 @@ from torch import Tensor
 
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.double_precision import WITHOUT_WRITES, in_double
-from aotlens.verify.first_call import observe_alone
 from aotlens.verify.last_digit import in_changed_digits
-from aotlens.verify.observe import EVERYTHING, Observation, Probe
+from aotlens.verify.observe import EVERYTHING, Observation, Probe, observe_alone
 from aotlens.verify.rounding import (
     Reference,
     double_reference,
     last_digit_reference,
     without_rounding_differences,
 )
-from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
+from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
 from aotlens.verify.tensors.random_arguments import with_random_values
 from aotlens.verify.tensors.same_numbers import RandomRecorder, RandomResult
 
@@ -124,11 +123,11 @@ def _numbers(sides: Sides, prepared: PreparedCall) -> Sequence[RandomResult]:
 
 def _without_harmless(verification: Verification) -> Verification:
     """Remove harmless differences and add a note about them."""
-    free = [difference.name for difference in verification.differences if difference.is_harmless]
-    if not free:
+    writable = [difference.name for difference in verification.differences if difference.is_harmless]
+    if not writable:
         return verification
     remaining = tuple(difference for difference in verification.differences if not difference.is_harmless)
-    note = f"{', '.join(free)} can be written in place, which eager does not allow"
+    note = f"{', '.join(writable)} can be written in place, which eager does not allow"
     return replace(verification, differences=remaining, notes=(*verification.notes, note))
 
 
@@ -140,9 +139,3 @@ def _nondeterminism(sides: Sides, prepared: PreparedCall, expected: Observation)
             first = comparison.differences[0]
             return f"{first.kind} of {first.name or 'the call'}"
     return ""
-
-
-def state_of(*callables: Callable[..., Any]) -> list[Tensor]:
-    """Return the tensors that these callables hold, each once."""
-    tensors = {id(item.tensor): item.tensor for fn in callables for item in callable_tensors(fn)}
-    return list(tensors.values())

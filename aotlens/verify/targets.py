@@ -21,9 +21,9 @@ from aotlens.verify.compare import Verification
 from aotlens.verify.first_call import as_tuple
 from aotlens.verify.locate.origin import locate
 from aotlens.verify.random_numbers import NOT_COMPARED, depends_on_own_numbers, with_eager_numbers
-from aotlens.verify.rounds import RANDOM_ROUNDS, RoundsVerdict, Side, Sides, judge, state_of
+from aotlens.verify.rounds import RANDOM_ROUNDS, RoundsVerdict, Side, Sides, judge
 from aotlens.verify.tensors.free_variables import restoring_tensors
-from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
+from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call, state_of
 
 
 @dataclass(frozen=True, slots=True)

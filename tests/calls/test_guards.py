@@ -13,8 +13,7 @@ from aotlens.errors import AotlensError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.verify.compare import compare
-from aotlens.verify.first_call import observe_alone
-from aotlens.verify.observe import Failure
+from aotlens.verify.observe import Failure, observe_alone
 from aotlens.verify.tensors.prepared_call import copies, prepare_call
 from tests.programs.program import leaf, plain
 

@@ -10,8 +10,7 @@ import torch
 
 from aotlens.errors import AotlensError
 from aotlens.verify.compare import Difference, compare
-from aotlens.verify.first_call import observe_alone
-from aotlens.verify.observe import EVERYTHING, Failure, Observation, Probe, TensorFacts
+from aotlens.verify.observe import EVERYTHING, Failure, Observation, Probe, TensorFacts, observe_alone
 from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
 from tests.programs import Program
 from tests.programs.program import grown

@@ -86,7 +86,7 @@ def written(program: Program, way: Way) -> Row:
 
 
 def _fails_in_eager(program: Program) -> bool:
-    from aotlens.verify.first_call import observe_alone
+    from aotlens.verify.observe import observe_alone
     from tests.engine.checking import prepared
 
     with program.context():

@@ -11,8 +11,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.verify.compare import compare
-from aotlens.verify.first_call import observe_alone
-from aotlens.verify.observe import Probe
+from aotlens.verify.observe import Probe, observe_alone
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
 from tests.operators.cases import NOT_COMPARABLE, Case, Sample
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import aotlens
 from aotlens.options import CompileOptions
 from aotlens.verify.compare import Difference
-from aotlens.verify.first_call import observe_alone
+from aotlens.verify.observe import observe_alone
 from tests.engine.checking import check, prepared
 from tests.programs import Program
 from tests.random_programs.writing import options, program

@@ -10,13 +10,12 @@ from torch.nn import functional
 from aotlens.verify import Verification
 from aotlens.verify.compare import Difference, compare
 from aotlens.verify.double_precision import in_double
-from aotlens.verify.first_call import observe_alone
 from aotlens.verify.gradients import Gradients
 from aotlens.verify.last_digit import in_changed_digits
-from aotlens.verify.observe import Observation, TensorFacts
+from aotlens.verify.observe import Observation, TensorFacts, observe_alone
 from aotlens.verify.rounding import double_reference, last_digit_reference, without_rounding_differences
-from aotlens.verify.rounds import Side, Sides, judge, state_of
-from aotlens.verify.tensors.prepared_call import prepare_call
+from aotlens.verify.rounds import Side, Sides, judge
+from aotlens.verify.tensors.prepared_call import prepare_call, state_of
 from aotlens.verify.tensors.values import same_non_finite
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from aotlens.verify import Verification, verify_first_call
 from aotlens.verify.compare import compare
-from aotlens.verify.first_call import observe_alone
+from aotlens.verify.observe import observe_alone
 from aotlens.verify.tensors.prepared_call import copies, prepare_call
 from tests.programs.program import leaf, plain, tape
 

@@ -14,8 +14,7 @@ from aotlens.session.compile_router import CompileRouter, intercepting_compile
 from aotlens.session.verify import Verifier
 from aotlens.verify import verify_with
 from aotlens.verify.double_precision import WITHOUT_WRITES, in_double
-from aotlens.verify.first_call import observe_alone
-from aotlens.verify.observe import Observation, TensorFacts
+from aotlens.verify.observe import Observation, TensorFacts, observe_alone
 from aotlens.verify.random_numbers import NOT_COMPARED
 from aotlens.verify.tensors.prepared_call import copies, prepare_call
 from aotlens.verify.tensors.same_numbers import RandomRecorder, RandomResult

@@ -32,11 +32,11 @@ from aotlens.torch_api.patches.scopes import patched
 from aotlens.torch_api.patches.table import FLEX_ON_CPU
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.double_precision import Widening, copy_in_double
-from aotlens.verify.first_call import observe_alone
+from aotlens.verify.first_call import as_tuple
 from aotlens.verify.gpu.random_replay import Law, RandomReplay, law_of
-from aotlens.verify.observe import Observation, Probe
+from aotlens.verify.observe import Observation, Probe, observe_alone
 from aotlens.verify.rounding import double_reference, without_rounding_differences
-from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
+from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call, state_of
 from aotlens.verify.tensors.values import TOLERANCES, close, computed_in, error_between, preview_values
 
 
@@ -145,9 +145,7 @@ def verify_gpu_code(
 ) -> GpuVerification:
     """Compile `fn` for the GPU of the options with backend `Interpreted` and compare one call with eager."""
     prepared_calls = copies(prepare_call(fn, args, kwargs), 4)
-    state = (
-        [item.tensor for item in callable_tensors(prepared_calls[0].fn)] if prepared_calls[0].fn is fn else []
-    )
+    state = state_of(fn) if prepared_calls[0].fn is fn else []  # a copy of a module has its own
     with patched(FLEX_ON_CPU), same_random_state():
         compiled = compile_direct(
             prepared_calls[1].fn, prepared_calls[1].args, dict(prepared_calls[1].kwargs), options
@@ -163,19 +161,8 @@ def verify_gpu_graph(
 ) -> GpuVerification:
     """Compare a graph that Dynamo captured; `calls` are the compiled graph and eager's, with flat inputs."""
     prepared_calls = copies(prepare_call(calls[1], inputs, names=names), 4, keep_fn=True)
-    state = [item.tensor for fn in calls for item in callable_tensors(fn)]
-    call, eager = map(_as_tuple, calls)
-    return _Comparison(compiled, prepared_calls, state, call, eager).verdict()
-
-
-def _as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a callable that always returns a tuple."""
-
-    def call(*inputs: Any, **options: Any) -> Any:
-        result = flat(*inputs, **options)
-        return tuple(result) if isinstance(result, list) else result
-
-    return call
+    call, eager = map(as_tuple, calls)
+    return _Comparison(compiled, prepared_calls, state_of(*calls), call, eager).verdict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +193,7 @@ class _Comparison:
             replay = RandomReplay(random_numbers)
             by_torch = call_with_other_code(self.compiled, CompileOptions("eager"), self.prepared_calls[2].fn)
             with replay:
-                expected = observe_alone(self.prepared_calls[2], call=_as_tuple(by_torch), state=self.state)
+                expected = observe_alone(self.prepared_calls[2], call=as_tuple(by_torch), state=self.state)
             unmatched = _unmatched(replay, random_numbers)
             laws = tuple(map(law_of, replay.replayed))
         with ignoring_devices():
@@ -244,7 +231,7 @@ class _Comparison:
         prepared, call = self.prepared_calls[3], None
         # a recording of the direct frontend rejects other dtypes, so the user's function runs there
         if self.compiled.frontend == "dynamo":
-            call = _as_tuple(call_with_other_code(self.compiled, CompileOptions("eager"), prepared.fn))
+            call = as_tuple(call_with_other_code(self.compiled, CompileOptions("eager"), prepared.fn))
         wide = recording_in_double(prepared, call, random_numbers)
         return without_rounding_differences(comparison, sides, double_reference(sides[1], wide))
 

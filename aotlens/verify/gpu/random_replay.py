@@ -110,14 +110,23 @@ def law_of(random_numbers: RandomNumbersOfSeed) -> Law:
     count = len(values)
     if random_numbers.kind == "randint" or not count:
         return Law(count, "integers")
-    if random_numbers.kind == "rand":
-        name, below = "uniform on [0, 1)", values.clamp(0.0, 1.0)
-    else:
-        name, below = "standard normal", torch.special.ndtr(values)
-    if random_numbers.kind == "rand" and (values[0] < 0 or values[-1] >= 1):
+    if random_numbers.kind == "randn":
+        return Law(count, "standard normal", _deviation(torch.special.ndtr(values)))
+    name = "uniform on [0, 1)"
+    if values[0] < 0 or values[-1] >= 1:
         return Law(count, name, f"numbers from {values[0]:.3g} to {values[-1]:.3g}")
+    return Law(count, name, _deviation(values))  # the probability of a smaller number is the number itself
+
+
+def _deviation(probabilities: Tensor) -> str:
+    """Return how far sorted numbers are from their law; empty if chance explains it.
+
+    `probabilities` holds, for each number, the probability of a smaller one under the law.
+    """
+    count = len(probabilities)
     steps = torch.arange(count + 1, dtype=torch.float64) / count
-    distance = float(torch.maximum(below - steps[:-1], steps[1:] - below).max())
+    distance = float(torch.maximum(probabilities - steps[:-1], steps[1:] - probabilities).max())
     most = math.sqrt(-math.log(FALSE_ALARM / 2) / (2 * count))
-    deviates = f"its distribution is {distance:.2g} off, where chance allows {most:.2g}"
-    return Law(count, name, deviates if distance > most else "")
+    if distance <= most:
+        return ""
+    return f"its distribution is {distance:.2g} off, where chance allows {most:.2g}"

@@ -59,6 +59,7 @@ def _gradients(
 ) -> dict[str, Tensor] | None:
     """Return the gradient of each value of the functional program; None if autograd cannot run it."""
     player = Player(functional, keep_graph=True)
+    results = frozenset(out.slot.name for out in functional.outputs if not isinstance(out.slot, MutatedInput))
     leaves = [_leaf(value) for value in arguments]
     try:
         with same_random_state(), torch.enable_grad():
@@ -67,7 +68,8 @@ def _gradients(
             (value, tangents[out.slot.name])
             for out, value in zip(functional.outputs, outputs, strict=True)
             if out.slot.name in tangents and isinstance(value, Tensor) and value.requires_grad
-            if not isinstance(out.slot, MutatedInput) or out.slot.name not in _results(functional)
+            # a mutated argument `out` may have the name of a result: the tangent is the result's
+            if not isinstance(out.slot, MutatedInput) or out.slot.name not in results
         ]
         differentiable = {
             name: value
@@ -83,10 +85,6 @@ def _gradients(
     except (RuntimeError, ValueError, NotImplementedError):
         return None
     return {name: value for name, value in zip(differentiable, gradients, strict=True) if value is not None}
-
-
-def _results(program: Program) -> frozenset[str]:
-    return frozenset(out.slot.name for out in program.outputs if not isinstance(out.slot, MutatedInput))
 
 
 def _leaf(value: Any) -> Any:

@@ -65,7 +65,10 @@ def _with_one_result(whole: Candidate, is_wrong: Wrong) -> Candidate:
 
 
 def _with_earliest_result(start: Candidate, recorded: Mapping[str, Any], is_wrong: Wrong) -> Candidate:
-    """Search, by bisection, the first operator that differs as the only output."""
+    """Search, by bisection, the first operator that differs as the only output.
+
+    An operator after it that agrees by chance only makes the candidate longer.
+    """
     nodes = [node for node in start.program.nodes if isinstance(recorded.get(node.name), Tensor)]
     smallest, low, high = start, 0, len(nodes) - 1
     while low <= high:
@@ -110,16 +113,16 @@ def _without(
     if not remaining or not all(isinstance(recorded.get(node.name), Tensor) for node in needed):
         return None
     replacements = {id(node): Node(node.name, None, (), {}, node.val, node.origin) for node in needed}
+
+    def replaced(source: Node) -> Node:
+        return replacements.get(id(source), source)
+
     nodes = []
     for node in remaining:
-        change = lambda source: replacements.get(id(source), source)
-        args, kwargs = map_nodes(node.args, change), map_nodes(node.kwargs, change)
+        args, kwargs = map_nodes(node.args, replaced), map_nodes(node.kwargs, replaced)
         replacements[id(node)] = replace(node, args=args, kwargs=kwargs)
         nodes.append(replacements[id(node)])
-    outputs = tuple(
-        replace(out, value=map_nodes(out.value, lambda source: replacements.get(id(source), source)))
-        for out in start.program.outputs
-    )
+    outputs = tuple(replace(out, value=map_nodes(out.value, replaced)) for out in start.program.outputs)
     new = tuple(ProgramInput(replacements[id(node)], UserInput(node.name, 0)) for node in needed)
     program = replace(
         start.program, inputs=(*start.program.inputs, *new), nodes=tuple(nodes), outputs=outputs

@@ -158,14 +158,25 @@ def _tensors_by_users_names(
         yield from named_leaves(name, value)
 
 
+def path_text(path: Any) -> str:
+    """Return the subscripts and attributes that lead to a leaf as the user writes them: `["ids"][0]`."""
+    return pytree.keystr(path).replace("'", '"')
+
+
 def named_leaves(name: str, value: Any) -> Iterator[Named]:
     """Yield the tensors of one argument or result: `batch["ids"]`, `model.weight`."""
     for path, leaf in flatten_with_path(value)[0]:
-        path_name = name + pytree.keystr(path).replace("'", '"')
+        path_name = name + path_text(path)
         if isinstance(leaf, Tensor):
             yield Named(path_name, leaf)
         elif isinstance(leaf, nn.Module):
             yield from module_tensors(leaf, path_name + ".")
+
+
+def state_of(*callables: Callable[..., Any]) -> list[Tensor]:
+    """Return the tensors that these callables hold, each once."""
+    tensors = {id(item.tensor): item.tensor for fn in callables for item in callable_tensors(fn)}
+    return list(tensors.values())
 
 
 def callable_tensors(fn: Callable[..., Any]) -> Iterator[Named]:

@@ -70,7 +70,7 @@ def _random_like(original: Tensor, generator: torch.Generator) -> Tensor:
     if not bool(torch.isfinite(values).all()) or values.unique().numel() <= MOST_FLAG_VALUES:
         return _shuffled(wide, generator)
     low, high = float(values.min()), float(values.max())
-    if low >= 0:  # valid for a square root or a logarithm
+    if low >= 0:  # no number below: the function may take a square root or a logarithm
         return low + (high - low) * torch.rand(values.shape, generator=generator, dtype=torch.float64)
     normal = torch.randn(values.shape, generator=generator, dtype=torch.float64)
     return values.mean() + normal * values.std(correction=0)

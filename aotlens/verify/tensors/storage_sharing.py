@@ -17,7 +17,7 @@ class Write:
 
     name: str
     error: type[BaseException] | None
-    """The error that autograd raised; None if the change was made."""
+    """The error that autograd or a subclass raised; None if the change was made."""
     changed_aliases: frozenset[str]
     """Names of the other inputs and outputs whose values changed."""
 

@@ -140,7 +140,7 @@ def same_non_finite(actual: Tensor, expected: Tensor) -> bool:
 
 
 def same_values(left: Tensor, right: Tensor) -> bool:
-    """Return True if the shapes are equal and every element is equal bit by bit, or NaN in both."""
+    """Return True if the shapes are equal and every element is equal, or NaN in both."""
     if shape_of(left) != shape_of(right) or left.layout != right.layout:
         return False
     if left.is_meta:
