@@ -23,37 +23,45 @@ from aotlens.torch_api.modes import without_autocast
 
 MODEL = "model"
 """The first part of every graph name, as in `functorch.compile`."""
+FORWARD_MODULE, BACKWARD_MODULE = 0, 1
+"""Positions in `Partitioned.modules`."""
 
-_ids = count()
-_work: dict[str, list[str]] = {"now": []}
-_done: dict[str, int] = {"graphs": 0}
+_function_numbers = count()
+"""A number for each function that is compiled, which its graphs share."""
 
 
-def next_id() -> int:
-    """Return the number of a function being compiled, which its graphs share."""
-    return next(_ids)
+@dataclass(slots=True)
+class _Progress:
+    """What the compilers of this process do; mutable.  A compiler asks for it to name its files."""
+
+    current_graph: list[str]
+    """The graph being compiled, `0_forward`, as the only item; empty outside of a compiler."""
+    compiled_graphs: int
+
+
+_PROGRESS = _Progress([], 0)
 
 
 @contextmanager
 def compiling_graph(function: int, role: str) -> Iterator[None]:
     """Mark a graph as being compiled; `role` is `forward`, `backward` or `inference`."""
-    before, _work["now"] = _work["now"], [f"{function}_{role}"]
+    outer, _PROGRESS.current_graph = _PROGRESS.current_graph, [f"{function}_{role}"]
     try:
         yield
     finally:
-        _work["now"] = before
-        _done["graphs"] += 1
+        _PROGRESS.current_graph = outer
+        _PROGRESS.compiled_graphs += 1
 
 
 def get_aot_compilation_context() -> tuple[list[str], str, int]:
     """Return the graph being compiled (none outside of a compiler), the model's name, and the number of
     earlier graphs."""
-    return list(_work["now"]), MODEL, _done["graphs"]
+    return list(_PROGRESS.current_graph), MODEL, _PROGRESS.compiled_graphs
 
 
 def get_aot_graph_name() -> str:
     """Return a name for the graph being compiled: `model__0_forward_0`."""
-    return f"{MODEL}__{'_'.join(_work['now'])}_{_done['graphs']}"
+    return f"{MODEL}__{'_'.join(_PROGRESS.current_graph)}_{_PROGRESS.compiled_graphs}"
 
 
 get_graph_being_compiled = get_aot_graph_name
@@ -110,13 +118,13 @@ class _Unit:
     def __init__(self, parts: Partitioned, keeps_mutations: bool) -> None:
         self._parts = parts
         self._keeps_mutations = keeps_mutations
-        self._number = next_id()
+        self._number = next(_function_numbers)
         self._context = TracingContext.try_get()
         self._strides: Strides = {}
 
     def compile_first(self, convention: Convention, compiler: Backend) -> Run:
         """Compile the forward, or the only graph."""
-        module = self._module(convention, 0)
+        module = self._module(convention, FORWARD_MODULE)
         context: Any = self._context
         if context is None:
             return self._run(self._parts.forward, convention, module, compiler)
@@ -127,8 +135,10 @@ class _Unit:
         return result
 
     def compile_backward(self, program: Program, compiler: Backend) -> Run:
-        own, convention = self._parts.backward, backward_convention(self._parts.joint, program)
-        module = self._module(convention, 1 if own and convention.program.nodes is own.nodes else None)
+        """Compile the backward, or a variant with the same inputs, for which no partition made a module."""
+        backward, convention = self._parts.backward, backward_convention(self._parts.joint, program)
+        is_variant = backward is None or convention.program.nodes is not backward.nodes
+        module = self._module(convention, None if is_variant else BACKWARD_MODULE)
         if self._strides:
             with self._parts.joint.captured.fake_mode:
                 lay_out_inputs(module, convention.program, self._strides)

@@ -136,14 +136,14 @@ FUNCTIONS: dict[str, Function] = {
 def find_function(symbol: str) -> Function | None:
     """Return the function for a library symbol: `__nv_sinf`, `__nv_fsqrt_rn`, `__nv_isnand`."""
     name = symbol.removeprefix("__nv_").removeprefix("fast_")
-    marks = (
+    candidates = (
         name,
         name.removesuffix("f"),
         name.removesuffix("d"),
         name.removeprefix("f"),
         name.removeprefix("d"),
     )
-    return next((FUNCTIONS[mark] for mark in marks if mark in FUNCTIONS), None)
+    return next((FUNCTIONS[candidate] for candidate in candidates if candidate in FUNCTIONS), None)
 
 
 def calling_functions(handle: Any, numpy_dtype: Callable[[Any], Any]) -> Any:
