@@ -9,9 +9,9 @@ from typing import Any
 
 from aotlens.errors import DYNAMO_FRAMES
 
-__all__ = ["ALONE", "dynamo_frames", "is_dynamo_error", "original_error"]
+__all__ = ["ENGINE_FAILS_ALONE", "dynamo_frames", "is_dynamo_error", "original_error"]
 
-ALONE = "aotlens_alone"
+ENGINE_FAILS_ALONE = "aotlens_engine_fails_alone"
 """Set on an error of compiled code that eager does not raise: the engine is at fault."""
 
 

@@ -12,7 +12,7 @@ from torch import fx
 
 from aotlens.capture.provenance.dynamo_nodes import frames_of_node
 from aotlens.errors import DYNAMO_FRAMES, AotlensError
-from aotlens.session.dynamo.errors import ALONE
+from aotlens.session.dynamo.errors import ENGINE_FAILS_ALONE
 from aotlens.session.isolation import isolated, raised_by_caller
 
 __all__ = ["attribute_errors", "raise_eager_or_engine_error"]
@@ -30,7 +30,7 @@ def attribute_errors(compiled: Callable[..., Any], graph: fx.GraphModule) -> Cal
             raise
         except Exception as error:
             if not raised_by_caller(error):
-                _note_if_eager_agrees(error, graph, args)
+                _note_what_eager_does(error, graph, args)
             raise
 
     return call
@@ -44,7 +44,7 @@ def raise_eager_or_engine_error(
     If it raises none, only the engine fails, and its `error` is raised.
     """
     function(*args, **kwargs)
-    setattr(error, ALONE, True)
+    setattr(error, ENGINE_FAILS_ALONE, True)
     raise error
 
 
@@ -68,7 +68,7 @@ class _EagerInterpreter(fx.Interpreter):
         )
 
 
-def _note_if_eager_agrees(error: Exception, graph: fx.GraphModule, args: tuple[Any, ...]) -> None:
+def _note_what_eager_does(error: Exception, graph: fx.GraphModule, args: tuple[Any, ...]) -> None:
     """Record on the error whether eager fails too, and where; runs on copies of the caller's tensors."""
     steps = _EagerInterpreter(graph)
     try:
@@ -81,4 +81,4 @@ def _note_if_eager_agrees(error: Exception, graph: fx.GraphModule, args: tuple[A
         if type(eagers) is type(error):
             steps.attach_frames(error)
         return
-    setattr(error, ALONE, True)
+    setattr(error, ENGINE_FAILS_ALONE, True)

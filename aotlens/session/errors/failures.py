@@ -8,12 +8,18 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 
 from aotlens.errors import AotlensError
 from aotlens.model.failure import Failure, FailureKind
-from aotlens.session.dynamo.errors import ALONE, dynamo_frames, is_dynamo_error, original_error
+from aotlens.session.dynamo.errors import (
+    ENGINE_FAILS_ALONE,
+    dynamo_frames,
+    is_dynamo_error,
+    original_error,
+)
 from aotlens.session.errors.unavailable import missing_gpu_reason, missing_value_reason
 from aotlens.worker.stacks import is_user_file
 from aotlens.worker.syntax_failure import failure_of_syntax
@@ -70,18 +76,18 @@ def user_traceback(error: BaseException, script: str) -> str:
 
 
 def _strip(shown: traceback.TracebackException, script: str, seen: set[int]) -> None:
+    """Remove the frames before the script's, and internal frames, from a traceback and its causes.
+
+    Successive frames on one line become one, such as those of a generator expression.  `seen` has the causes
+    that are done: errors may name each other as their context.
+    """
     if id(shown) in seen:
         return
     seen.add(id(shown))
     entry = next((index for index, frame in enumerate(shown.stack) if _is_script(frame.filename, script)), 0)
     frames = [frame for frame in shown.stack[entry:] if not _is_internal(frame.filename, script)]
-    once = [
-        frame
-        for index, frame in enumerate(frames)
-        if (frame.filename, frame.lineno) != (frames[index - 1].filename, frames[index - 1].lineno)
-        or not index
-    ]
-    shown.stack = traceback.StackSummary.from_list(once)
+    by_line = groupby(frames, key=lambda frame: (frame.filename, frame.lineno))
+    shown.stack = traceback.StackSummary.from_list([next(same_line) for _, same_line in by_line])
     for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
         if other is not None:
             _strip(other, script, seen)
@@ -177,10 +183,9 @@ def _is_engine_fault(error: BaseException, script: str) -> bool:
     if isinstance(error, RecursionError) and len(users) > len(files) // 2:
         return False
     below = files[users[-1] + 1 :] if users else files
-    if any(file.startswith(TEXT) for file in below) and not hasattr(error, ALONE):
-        return below[-1].startswith(
-            (_PACKAGE, TEXT)
-        )  # otherwise an operator failed while the compiled code ran
+    if any(file.startswith(TEXT) for file in below) and not hasattr(error, ENGINE_FAILS_ALONE):
+        # An operator of torch that fails while compiled code runs fails in eager too.
+        return below[-1].startswith((_PACKAGE, TEXT))
     engine = [file for file in below if file.startswith(_PACKAGE) and not file.startswith(_session_folder())]
     if not engine:
         return False

@@ -51,10 +51,10 @@ def missing_gpu_reason(error: BaseException, script: str) -> str:
     torch: Any = sys.modules.get("torch")
     if torch is None or torch.cuda.is_available():
         return ""
-    if not any(words in str(cause) for cause in _causes(error) for words in NO_GPU):
+    if not any(words in str(cause) for cause in _causes_and_contexts(error) for words in NO_GPU):
         return ""
     emulated_gpu = next(
-        (gpu for cause in _causes(error) if (gpu := getattr(cause, EMULATED_GPU, None))), None
+        (gpu for cause in _causes_and_contexts(error) if (gpu := getattr(cause, EMULATED_GPU, None))), None
     )
     if emulated_gpu is not None:
         message = str(error).strip().partition("\n")[0].partition(". This could be")[0]
@@ -73,7 +73,7 @@ def missing_value_reason(error: BaseException) -> str:
     The sentence begins with the location. torch raises a type of its own where it knows that an output
     depends on values, and only messages where Python or a kernel reads a fake tensor's memory.
     """
-    for cause in _causes(error):
+    for cause in _causes_and_contexts(error):
         name = type(cause).__name__
         if name in ("DataDependentOutputException", "DynamicOutputShapeException"):
             op = str(cause.args[0]) if cause.args else "an operator"
@@ -104,7 +104,7 @@ def _needs_value(what: str) -> str:
     return f"needs {what}, and {_FAKE_HAS_NO_VALUES}, or guard the line (print `loss.shape`, not the loss)"
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _causes_and_contexts(error: BaseException) -> Iterator[BaseException]:
     current: BaseException | None = error
     seen: set[int] = set()
     while current is not None and id(current) not in seen:
