@@ -7,9 +7,9 @@ would skip.
 from dataclasses import replace
 from typing import Any
 
+from aotlens.analysis.bases import relative_chain
 from aotlens.analysis.graph_outputs import graph_output
 from aotlens.analysis.leaves import passes_custom_function
-from aotlens.analysis.output_diff import relative_chain
 from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.builder import Builder
 from aotlens.capture.invalid_views import grad_fn_of

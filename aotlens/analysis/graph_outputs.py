@@ -6,7 +6,7 @@ Invariant: such an output has eager's strides, and shares storage with other out
 from dataclasses import replace
 from typing import Any
 
-from aotlens.analysis.output_diff import Start, alias_of, relative_chain
+from aotlens.analysis.bases import Start, alias_of, relative_chain
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.builder import Builder
 from aotlens.capture.operators import aten

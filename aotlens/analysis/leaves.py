@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.output_diff import Start, alias_of, relative_chain
+from aotlens.analysis.bases import Start, alias_of, relative_chain
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.autograd.graph_walk import autograd_path
 from aotlens.capture.invalid_views import grad_fn_of

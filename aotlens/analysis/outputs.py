@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.bases import Bases
+from aotlens.analysis.bases import Bases, Start, alias_of, is_linked, relative_chain
 from aotlens.analysis.function_views import (
     check_view_not_written,
     custom_function_view,
@@ -30,7 +30,6 @@ from aotlens.analysis.output_checks import (
     check_view_storage,
     is_graph_start,
 )
-from aotlens.analysis.output_diff import Start, alias_of, is_linked, relative_chain
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,

@@ -17,8 +17,8 @@ from aotlens.partition.dead_values import DeadValueCheck
 from aotlens.partition.explain import Certificate, certificates
 from aotlens.partition.policies import added_bytes, save_all_reads
 from aotlens.partition.problem import PRICED, build_problem
-from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Partitioned, Recomputed, Saved, Split
+from aotlens.partition.rules import Reason
 from aotlens.partition.user_names import user_names
 
 

@@ -75,7 +75,7 @@ class SavedValue:
     name: str | None = None
     """The user's name for it, where it has one."""
     code: str = ""
-    """The reason's code, from the closed list in `aotlens.partition.reasons`."""
+    """The reason's code, from the closed list in `aotlens.partition.rules`."""
     freedom: Freedom = "rule"
     """Whether the user can change it: `forced` cannot, a `rule` or a `choice` can, `user` is their own."""
     op: str = ""
@@ -104,7 +104,7 @@ class RecomputedValue:
     reason: str
     span: Span | None
     code: str = ""
-    """The reason's code, from the closed list in `aotlens.partition.reasons`."""
+    """The reason's code, from the closed list in `aotlens.partition.rules`."""
     freedom: Freedom = "rule"
     op: str = ""
     in_forward: bool = True

@@ -24,9 +24,9 @@ from aotlens.joint.convention import (
 )
 from aotlens.joint.records import JointProgram
 from aotlens.options import PartitionFunction
-from aotlens.partition.programs import forward_program
-from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Partitioned, Saved
+from aotlens.partition.rules import Reason
+from aotlens.partition.sides import forward_program
 from aotlens.partition.storages import node_bytes
 from aotlens.torch_api.dynamo.state import TracingContext, tracing
 

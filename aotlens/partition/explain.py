@@ -13,8 +13,8 @@ from aotlens.partition.flops import node_flops
 from aotlens.partition.min_cut import Network
 from aotlens.partition.policies import Choice
 from aotlens.partition.problem import InfeasibleError, Problem, forbidding, recompute_path
-from aotlens.partition.reasons import Freedom, Reason
 from aotlens.partition.records import Split
+from aotlens.partition.rules import Freedom, Reason
 
 OWN_PRICES = 128
 """Up to this many choices are priced one by one; beyond, one value of a source line represents all its

@@ -22,8 +22,8 @@ from aotlens.ir.slots import (
 )
 from aotlens.joint.convention import CHANGED
 from aotlens.joint.records import Joint
-from aotlens.partition.programs import without_forward_effects
 from aotlens.partition.rules import is_number
+from aotlens.partition.sides import without_forward_effects
 from aotlens.partition.stage import split_joint
 from aotlens.policy import Policy
 from aotlens.process import deferred_collection

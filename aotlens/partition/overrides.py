@@ -18,8 +18,7 @@ from aotlens.joint.records import Joint
 from aotlens.model.report import Span, Tensor
 from aotlens.partition.flops import node_flops
 from aotlens.partition.problem import Problem, Value
-from aotlens.partition.reasons import Freedom, Reason
-from aotlens.partition.rules import Decision, has_several_outputs
+from aotlens.partition.rules import Decision, Freedom, Reason, has_several_outputs
 from aotlens.partition.sides import Sides
 from aotlens.partition.storages import is_view, storage_root
 from aotlens.policy import Override, Policy

@@ -19,8 +19,7 @@ from aotlens.partition.problem import (
     build_problem,
     recompute_path,
 )
-from aotlens.partition.reasons import Reason
-from aotlens.partition.rules import Decision, has_several_outputs, is_checkpointed, is_number
+from aotlens.partition.rules import Decision, Reason, has_several_outputs, is_checkpointed, is_number
 from aotlens.partition.sides import Sides
 from aotlens.partition.storages import is_view, node_bytes, returned_storages, storage_root
 from aotlens.partition.user_names import user_names

@@ -15,9 +15,10 @@ from aotlens.ir.program import Node
 from aotlens.ir.slots import Buffer, Parameter
 from aotlens.joint.records import Joint
 from aotlens.partition.flops import has_price, node_flops
-from aotlens.partition.reasons import Freedom, Reason
 from aotlens.partition.rules import (
     Decision,
+    Freedom,
+    Reason,
     choose,
     has_several_outputs,
     is_checkpointed,

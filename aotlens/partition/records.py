@@ -9,7 +9,7 @@ from aotlens.ir.regions import Region
 from aotlens.ir.slots import FlatInput, SavedInput
 from aotlens.joint.records import Joint, JointProgram
 from aotlens.partition.policies import Choice
-from aotlens.partition.reasons import Reason
+from aotlens.partition.rules import Reason
 from aotlens.partition.sides import Sides
 from aotlens.policy import Policy
 

@@ -13,9 +13,9 @@ from aotlens.ir.regions import RecomputedValue, Region, RegionOperand, RegionOut
 from aotlens.ir.slots import SavedForBackward, SavedInput, Tangent
 from aotlens.joint.records import Joint
 from aotlens.options import PartitionFunction
-from aotlens.partition.programs import without_forward_effects
-from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Split
+from aotlens.partition.rules import Reason
+from aotlens.partition.sides import without_forward_effects
 from aotlens.partition.stage import recomputed_values, split_joint
 from aotlens.partition.storages import storage_root
 from aotlens.policy import Base, Policy

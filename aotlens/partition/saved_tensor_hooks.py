@@ -18,11 +18,10 @@ from aotlens.ir.slots import Buffer, Parameter
 from aotlens.joint.data_dependent_sizes import missing_sizes, with_sizes
 from aotlens.joint.differentiation import new_alias, recording_autograd
 from aotlens.joint.records import JointProgram
-from aotlens.partition.programs import backward_program, forward_program
-from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Packed, Packing, Partitioned, Saved
-from aotlens.partition.rules import is_number
+from aotlens.partition.rules import Reason, is_number
 from aotlens.partition.saved_values import describe_saved
+from aotlens.partition.sides import backward_program, forward_program
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.operators import pytree
 

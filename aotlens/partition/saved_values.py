@@ -9,9 +9,8 @@ from aotlens.ir.slots import BACKWARD_INPUTS, Buffer, FlatInput, Parameter
 from aotlens.joint.records import JointProgram
 from aotlens.model.units import human_bytes, human_flops
 from aotlens.partition.problem import overruled_checkpoint
-from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Partitioned, Recomputed, Saved
-from aotlens.partition.rules import is_number
+from aotlens.partition.rules import Reason, is_number
 from aotlens.partition.storages import node_bytes, returned_storages, storage_root
 
 

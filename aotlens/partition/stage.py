@@ -13,12 +13,11 @@ from aotlens.partition.custom_partitioner import inference_with, partition_with
 from aotlens.partition.flops import node_flops
 from aotlens.partition.policies import choose_saved
 from aotlens.partition.problem import overruled_checkpoint
-from aotlens.partition.programs import backward_program, forward_program
 from aotlens.partition.records import Partitioned, Recomputed, Split
 from aotlens.partition.rules import has_several_outputs
 from aotlens.partition.saved_tensor_hooks import with_hooks
 from aotlens.partition.saved_values import describe_saved
-from aotlens.partition.sides import Sides, split_sides
+from aotlens.partition.sides import Sides, backward_program, forward_program, split_sides
 from aotlens.partition.storages import is_view, node_bytes
 from aotlens.policy import Policy
 

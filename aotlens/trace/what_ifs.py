@@ -13,8 +13,8 @@ from aotlens.joint.records import Joint
 from aotlens.model.partition import Partition, Totals, WhatIf
 from aotlens.partition.overrides import unknown_overrides
 from aotlens.partition.policies import added_bytes
-from aotlens.partition.programs import backward_program, forward_program
 from aotlens.partition.records import ForwardBackward, Split
+from aotlens.partition.sides import backward_program, forward_program
 from aotlens.partition.stage import recomputed_values, split_joint
 from aotlens.partition.storages import storage_root
 from aotlens.partition.user_names import user_names

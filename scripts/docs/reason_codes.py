@@ -1,6 +1,6 @@
-"""Print the table of reason codes for docs/partition.md, from `aotlens.partition.reasons`."""
+"""Print the table of reason codes for docs/partition.md, from `aotlens.partition.rules`."""
 
-from aotlens.partition.reasons import Freedom, Reason
+from aotlens.partition.rules import Freedom, Reason
 
 CHANGED_BY = {
     Freedom.FORCED: "nothing",

@@ -25,7 +25,7 @@ from aotlens.ir.origin import Origin  # noqa: E402
 from aotlens.ir.program import Node, Program, op_name  # noqa: E402
 from aotlens.model.source import Span  # noqa: E402
 from aotlens.options import CompileOptions  # noqa: E402
-from aotlens.partition.reasons import Reason  # noqa: E402
+from aotlens.partition.rules import Reason  # noqa: E402
 from aotlens.pipeline import STAGES, compile_direct  # noqa: E402
 from examples.walkthrough import scale_first_row  # noqa: E402
 

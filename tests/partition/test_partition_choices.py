@@ -16,8 +16,8 @@ from aotlens.errors import UserError
 from aotlens.joint.records import JointProgram
 from aotlens.options import CompileOptions
 from aotlens.partition.explain import certificates
-from aotlens.partition.reasons import Freedom, Reason
 from aotlens.partition.records import Partitioned
+from aotlens.partition.rules import Freedom, Reason
 from aotlens.partition.stage import partition
 from aotlens.pipeline import compile_direct
 from aotlens.policy import Override, Policy
