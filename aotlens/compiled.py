@@ -23,7 +23,6 @@ from aotlens.ir.program import Program
 from aotlens.joint.records import JointProgram
 from aotlens.observe import running_stage
 from aotlens.options import CompileOptions
-from aotlens.partition.dead_values import dead_on_random_runs
 from aotlens.partition.overrides import unknown_overrides
 from aotlens.partition.records import Partitioned
 from aotlens.partition.stage import partition
@@ -147,11 +146,12 @@ class Compiled:
         return build_answers(self.parts, self._alternatives(what_if))
 
     def _build_target(self, what_if: tuple[str, ...], dead_values: bool) -> "Target":
+        from aotlens.build.dead_values import dead_on_random_runs
+        from aotlens.build.target import build_target
+
         alternatives = self._alternatives(what_if)
         if dead_values and self.parts.backward is not None:
             alternatives = replace(alternatives, checked=dead_on_random_runs(self.parts))
-        from aotlens.build.target import build_target
-
         return build_target(self.parts, self.code, self.module, self.timings_ms, alternatives)
 
     def _alternatives(self, what_if: tuple[str, ...]) -> "Alternatives":

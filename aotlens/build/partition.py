@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from aotlens.build.certificates import Certificate, certificates
+from aotlens.build.dead_values import DeadValueCheck
 from aotlens.build.memory import predicted_peak
 from aotlens.build.operators import build_region
 from aotlens.ir.layers import Layers
@@ -13,8 +15,6 @@ from aotlens.ir.program import Node
 from aotlens.ir.tensor_text import describe_tensor
 from aotlens.model import report as rows
 from aotlens.partition.budget import Frontier
-from aotlens.partition.dead_values import DeadValueCheck
-from aotlens.partition.explain import Certificate, certificates
 from aotlens.partition.policies import added_bytes, save_all_reads
 from aotlens.partition.problem import PRICED, build_problem
 from aotlens.partition.records import Partitioned, Recomputed, Saved, Split

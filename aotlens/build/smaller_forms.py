@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import torch
 
+from aotlens.build.dead_values import SAME_GRADIENTS, DeadValueCheck, statically_dead
+from aotlens.build.value_ranges import ValueRanges
 from aotlens.capture.operators import aten
 from aotlens.ir.program import Node
 from aotlens.ir.tensor_text import short_dtype
 from aotlens.model.report import Partition, SavedValue, Saving
-from aotlens.partition.dead_values import SAME_GRADIENTS, DeadValueCheck, statically_dead
 from aotlens.partition.records import Partitioned
 from aotlens.partition.storages import node_bytes
-from aotlens.partition.value_ranges import ValueRanges
 
 RANDOM_MASKS = frozenset({aten.bernoulli.p, aten.bernoulli.default, aten.bernoulli.Tensor})
 CASTS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.default})

@@ -104,15 +104,6 @@ def recompute_path(values: Mapping[int, Value], node: Node, saved: frozenset[int
     return ()
 
 
-def forbidding(problem: Problem, identity: int) -> Problem:
-    """Return the problem with one value that may not be saved."""
-    values = tuple(
-        replace(value, recompute=Reason.USER) if id(value.node) == identity else value
-        for value in problem.values
-    )
-    return Problem(values, problem.read)
-
-
 class InfeasibleError(Exception):
     """No set of saved values lets the backward compute everything that it reads; names a missing value."""
 

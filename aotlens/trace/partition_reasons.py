@@ -10,6 +10,7 @@ Only this module, `joint_program`, `what_ifs` and `gpu/recompile` import torch; 
 from dataclasses import replace
 from typing import Any
 
+from aotlens.build.certificates import certificates
 from aotlens.build.partition import certificate_row, freedom_of
 from aotlens.errors import UserError
 from aotlens.ir.program import Node
@@ -17,7 +18,6 @@ from aotlens.joint.records import Joint
 from aotlens.model.partition import FrontierPoint, OwnChoice, Partition, SavedValue
 from aotlens.model.report import Input
 from aotlens.partition.budget import Frontier
-from aotlens.partition.explain import certificates
 from aotlens.partition.policies import added_bytes, save_all_reads
 from aotlens.partition.problem import PRICED, build_problem
 from aotlens.partition.records import Split

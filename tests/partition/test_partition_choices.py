@@ -12,10 +12,10 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import aotlens
+from aotlens.build.certificates import certificates
 from aotlens.errors import UserError
 from aotlens.joint.records import JointProgram
 from aotlens.options import CompileOptions
-from aotlens.partition.explain import certificates
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import Freedom, Reason
 from aotlens.partition.stage import partition

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from aotlens.build.value_ranges import packet_name
 from aotlens.ir.program import Node, Program, map_nodes, nodes_in
 from aotlens.ir.slots import SavedInput
 from aotlens.joint.shape_only_reads import shape_only_arguments
 from aotlens.partition.records import Partitioned
-from aotlens.partition.value_ranges import packet_name
 
 SIZES = "the backward needs only its sizes"
 ZERO = "it is multiplied by zero, or raised to the power zero"

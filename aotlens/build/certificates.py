@@ -5,14 +5,14 @@ Invariant: a price is the difference between two solved problems. Under a budget
 bounds at the budget, so the price is in work and no choice avoids it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotlens.ir.program import Node
 from aotlens.partition.budget import Frontier, FrontierPoint, point_of
 from aotlens.partition.flops import node_flops
 from aotlens.partition.min_cut import Network
 from aotlens.partition.policies import Choice
-from aotlens.partition.problem import InfeasibleError, Problem, forbidding, recompute_path
+from aotlens.partition.problem import InfeasibleError, Problem, recompute_path
 from aotlens.partition.records import Split
 from aotlens.partition.rules import Freedom, Reason
 
@@ -90,7 +90,7 @@ class _Prices:
                 other = point_of(self._problem, self._network.solve(without=id(node)))
                 more = other.size_bytes - self._current.size_bytes
                 return self._instead(other), more, self._flops(other) - self._flops(self._current)
-            other, bound = Frontier(forbidding(self._problem, id(node))).within(self._budget)
+            other, bound = Frontier(_forbidding(self._problem, id(node))).within(self._budget)
         except InfeasibleError:
             return (), None, 0
         return self._instead(other), 0, max(0, bound - self._bound)
@@ -103,6 +103,15 @@ class _Prices:
         return tuple(
             value.node for value in self._problem.values if id(value.node) in new and value.size_bytes
         )
+
+
+def _forbidding(problem: Problem, identity: int) -> Problem:
+    """Return the problem with one value that may not be saved."""
+    values = tuple(
+        replace(value, recompute=Reason.USER) if id(value.node) == identity else value
+        for value in problem.values
+    )
+    return Problem(values, problem.read)
 
 
 class _Graph:
