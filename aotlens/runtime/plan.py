@@ -18,7 +18,6 @@ from aotlens.ir.tensor_text import size_bytes
 from aotlens.joint.records import JointProgram
 from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.autograd.leaves import views_of_leaf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,26 +95,21 @@ class BumpVersions(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegenerateAliases(Step):
-    """Outputs made views of the caller's tensors, or of one another, again."""
-
-    title = "regenerate aliases"
-    outputs: tuple[OutputAliasInfo, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequireGradOfOutputs(Step):
-    """Outputs that are leaves with a gradient."""
+    """Outputs that are new leaves, on memory of their own."""
 
     title = "make outputs require grad"
     outputs: tuple[OutputAliasInfo, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegenerateLeafAliases(Step):
-    """Views of outputs that are new leaves, the leaves among them included."""
+class RegenerateAliases(Step):
+    """Outputs made views of the caller's tensors, or of one another, again; each before its own views.
 
-    title = "regenerate aliases of new leaves"
+    One that is a new leaf then requires grad.
+    """
+
+    title = "regenerate aliases"
     outputs: tuple[OutputAliasInfo, ...]
 
 
@@ -211,24 +205,17 @@ class WrapperPlan:
     def outputs(self) -> Iterator[Step]:
         """Yield how outputs become what they are in eager, and the grad mode that the function leaves."""
         outputs = self._meta.outputs
-        on_leaves = {info.index: depth for info in outputs if (depth := views_of_leaf(outputs, info))}
         aliases = tuple(info for info in outputs if info.base is not None and info.value is None)
-        first = (info for info in aliases if not info.viewed_before_change and info.index not in on_leaves)
+        remaining = [info for info in aliases if not info.viewed_before_change]
+        yield RequireGradOfOutputs(
+            reason="the function enables it itself",
+            outputs=tuple(info for info in outputs if info.is_leaf and info not in remaining),
+        )
         reasons = dict.fromkeys(info.reason for info in aliases)
         yield RegenerateAliases(
             reason="; ".join(reasons) or "no output is an alias",
-            outputs=tuple(sorted(first, key=lambda info: _alias_depth(outputs, info))),
+            outputs=tuple(sorted(remaining, key=lambda info: _alias_depth(outputs, info))),
         )
-        yield RequireGradOfOutputs(
-            reason="the function enables it itself",
-            outputs=tuple(info for info in outputs if info.is_leaf and info.index not in on_leaves),
-        )
-        if on_leaves:
-            ordered = sorted(on_leaves, key=lambda index: on_leaves[index])
-            yield RegenerateLeafAliases(
-                reason="they are views of an output that is a leaf",
-                outputs=tuple(outputs[index] for index in ordered),
-            )
         yield SetGradMode(reason="the function changes grad mode", enabled=self._meta.grad_mode_after)
 
 

@@ -39,7 +39,6 @@ from aotlens.runtime.plan import (
     CopyBack,
     DetachInputs,
     RegenerateAliases,
-    RegenerateLeafAliases,
     RequireGrad,
     RequireGradOfOutputs,
     ResizeLeaves,
@@ -123,14 +122,11 @@ class WrapperText:
                 self._set_geometry(step)
             case BumpVersions():
                 write_versions(self._builder, list(step.inputs), self._meta, self.arguments)
-            case RegenerateAliases():
-                self._aliases.write_bases(self._meta.bases)
-                for output in step.outputs:
-                    self._aliases.write(output)
             case RequireGradOfOutputs():
                 for output in step.outputs:
                     write_leaf_output(self._builder, self._parts, output)
-            case RegenerateLeafAliases():
+            case RegenerateAliases():
+                self._aliases.write_bases(self._meta.bases)
                 for output in step.outputs:
                     self._aliases.write(output)
                     if output.is_leaf:

@@ -4,12 +4,11 @@ Invariant: autograd puts each gradient on the tensor that the caller holds, with
 after the call.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo, OutputBase
+from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo
 from aotlens.capture.records import CapturedInput
 from aotlens.capture.storage import span_of_writes
 from aotlens.ir.render import Names, literal
@@ -65,15 +64,6 @@ def created_leaves(parts: Partitioned) -> list[str]:
             captured_input.requires_grad for captured_input in parts.joint.captured.inputs
         )
     return [] if has_gradient else [ANCHOR]
-
-
-def views_of_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> int:
-    """Return the number of outputs between such a leaf and this alias of it; 0 for all others."""
-    if info.value is not None or not isinstance(info.base, OutputBase):
-        return 0
-    base = outputs[info.base.index]
-    steps = views_of_leaf(outputs, base)
-    return steps + 1 if steps or base.is_leaf else 0
 
 
 def write_leaf_output(builder: TextBuilder, parts: Partitioned, info: OutputAliasInfo) -> None:
