@@ -19,7 +19,10 @@ OTHER_INTEGERS = (2, 3)
 
 
 def placeholder_value(dtype: torch.dtype) -> bool | int | float:
-    """Return the value that the script reads from a fake tensor: False, 1, or 0.0."""
+    """Return the value that the script reads from a fake tensor: False, 1, or 0.0.
+
+    A condition on values mostly asks for a rare case (`isnan().any()`); with a size of 0, batches are empty.
+    """
     if dtype is torch.bool:
         return False
     return 0.0 if dtype.is_floating_point or dtype.is_complex else 1

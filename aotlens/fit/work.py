@@ -77,7 +77,7 @@ def _microseconds(
     read, written = traffic
     moved_bytes = sum(tensor.numel() * tensor.element_size() for tensor in (*read, *written))
     if len({tensor.device.type for tensor in (*read, *written) if tensor.dim()}) > 1:
-        return moved_bytes / 2 / (HOST_GB_PER_S * 1e3)
+        return moved_bytes / 2 / (HOST_GB_PER_S * 1e3)  # a copy to or from the host: read and written once
     dtype = short_dtype(written[0].dtype) if written else "f32"
     work = roofline.Work(flops, dtype, "matrix" if is_product else "vector")
     return roofline.floor(target, moved_bytes, (work,)).time_us

@@ -6,7 +6,7 @@ calls, made with it, needed fewer compilations.
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -56,31 +56,34 @@ def forecast_of(call: RecordedCall, variations: Sequence[VariedName], budget: Bu
 def _evaluated(call: RecordedCall, axis: Axis, budget: Budget) -> ForecastAxis | None:
     """Evaluate an axis; None if no value of it works in eager, unless it was requested."""
     seconds = min(LONGEST_SERIES, max(1.0, budget.left))
+    row = ForecastAxis(
+        name=axis.name,
+        kind=axis.kind,
+        with_names=(),
+        recorded=axis.recorded,
+        calls=(),
+        left_out=(),
+        first_compilations=0,
+    )
     try:
         way, works = _way(call, axis, seconds)
     except ForkError as error:
-        return ForecastAxis(axis.name, axis.kind, (), axis.recorded, (), (), 0, (), str(error))
+        return replace(row, error=str(error))
     steps = [step for step, is_call in zip(way.steps, works, strict=True) if is_call]
     invalid = tuple(step.label for step, is_call in zip(way.steps, works, strict=True) if not is_call)
     if not steps and axis.kind != "asked":
         return None
+    row = replace(row, with_names=way.with_names, left_out=invalid)
     try:
         settings = Settings(seconds, keeps_state=axis.kind == "repeat")
         series = compiled_series(call, [RECORDED, *steps], settings)
     except ForkError as error:
-        return ForecastAxis(
-            axis.name, axis.kind, way.with_names, axis.recorded, (), invalid, 0, (), str(error)
-        )
-    remedies = tuple(_remedies(call, way, steps, series, seconds))
-    return ForecastAxis(
-        axis.name,
-        axis.kind,
-        way.with_names,
-        axis.recorded,
-        series.calls,
-        invalid,
-        series.first_compilations,
-        remedies,
+        return replace(row, error=str(error))
+    return replace(
+        row,
+        calls=series.calls,
+        first_compilations=series.first_compilations,
+        remedies=tuple(_remedies(call, way, steps, series, seconds)),
     )
 
 

@@ -94,7 +94,10 @@ class Probe:
 
 
 def _key(function: Callable[..., Any]) -> object:
-    """Return a key that is equal for all layers of a class, which share one forecast."""
+    """Return a key that is equal for all layers of a class of the user's, which share one forecast.
+
+    A layer of torch's own has one for itself: two `nn.Sequential` run different code.
+    """
     for owner in (getattr(function, "__self__", None), getattr(function, "__wrapped__", None)):
         if isinstance(owner, nn.Module):
             return id(owner) if type(owner).__module__.startswith("torch.") else type(owner)

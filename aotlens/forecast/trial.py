@@ -87,6 +87,7 @@ def compiled_series(call: RecordedCall, steps: Sequence[Step], settings: Setting
 
 
 def _new(dynamo: Dynamo | None, known: set[tuple[str, str]]) -> Iterator[tuple[DynamoFunction, Compilation]]:
+    """Yield the compilations since the last call, and add them to `known`: the log has those of all calls."""
     for function in dynamo.functions if dynamo is not None else ():
         for compilation in function.compilations:
             key = function.qualname, compilation.id

@@ -68,7 +68,7 @@ class _Search:
                     f"the memory of the step does not grow with `{self._size.name}`: the script may set it"
                     " again afterwards, as from a configuration file; `--largest=--NAME` varies an option"
                 )
-            result = self._described(growth, largest)
+            result = self._verified(growth, largest)
             if result.is_verified:
                 break
             sizes = self._nearest(largest)
@@ -95,7 +95,8 @@ class _Search:
             self.runs[value] = report.fit
         return self.runs[value]
 
-    def _described(self, growth: Growth, largest: int) -> BatchFit:
+    def _verified(self, growth: Growth, largest: int) -> BatchFit:
+        """Run the script at a computed largest size and at the next one; return both with the computation."""
         computed = growth.gpu_fit(largest, self._gpu)
         checked = [self._gpu_fit(size) for size in (largest, largest + 1) if size]
         kinds = growth.kinds_at_peak(max(largest, 1))

@@ -94,15 +94,16 @@ def _is_trained(fact: NameFact) -> bool:
 def _accumulated(
     site: Site, step: TrainingStep, batch: Sequence[str], how: tuple[int, Weights]
 ) -> Proposal | None:
+    """Return the loop over parts of a batch, without a title; None if a value of the step does not add up."""
     source, statements = step.source, step.statements
     parts, weights = how
     loss = _loss(step)
     counted = counted_loss(step) if weights == "counted" else None
     if (weights == "counted" and counted is None) or not _splits_evenly(site, batch, parts):
         return None
-    indent = source.indent(statements[0])
     stored = set().union(*(names_in(statement, ast.Store) for statement in statements))
     used = sorted(name for name in stored if step.is_read_after(name))
+    indent = source.indent(statements[0])
     is_indented = indent is not None and source.indent(statements[-1]) == indent
     if loss is None or not is_indented or not all(_is_number_or_tensor(site, name) for name in used):
         return None
@@ -115,21 +116,12 @@ def _accumulated(
     zeroed = [statement for statement in statements if owner_of_call(statement, "zero_grad") is not None]
     edits = [*(_scaled(source, loss, share) if share else ()), *(counted.edits if counted else ())]
     body = _body(step, batch, zeroed, edits)
-    chunks = [_chunks(site.names[name], parts) for name in batch]
-    loop = f"for {first}_part in {chunks[0]}:"
-    if len(batch) > 1:
-        loop = f"for {', '.join(f'{name}_part' for name in batch)} in zip({', '.join(chunks)}):"
-    before = [
-        f"{name}_rows = []" if name in rows else f"{name}_total = {_empty_total(site.names[name])}"
-        for name in used
-    ]
+    before = [source.code(statement) for statement in zeroed]
+    before += [counted.statement] if counted else []
+    before += [_empty(site.names[name], is_row=name in rows) for name in used]
     inside = [_collected(site, name, share, is_row=name in rows) for name in used]
-    after = [
-        f"{name} = torch.cat({name}_rows)" if name in rows else f"{name} = {name}_total" for name in used
-    ]
-    count = [counted.statement] if counted else []
-    lines = [*(source.code(statement) for statement in zeroed), *count, *before, loop]
-    text = "".join(f"{indent}{line}\n" for line in lines) + body
+    after = [_whole(name, is_row=name in rows) for name in used]
+    text = "".join(f"{indent}{line}\n" for line in (*before, _loop(site, batch, parts))) + body
     text += "".join(f"{indent}{INDENT}{line}\n" for line in inside)
     text += "".join(f"{indent}{line}\n" for line in after)
     span = lines_of(source, statements[0], statements[-1])
@@ -140,6 +132,14 @@ def _splits_evenly(site: Site, batch: Sequence[str], parts: int) -> bool:
     """Return True if the parts of all names of the batch have the same rows."""
     sizes = {site.names[name].shape[0] for name in batch}
     return len(sizes) == 1 or not any(size % parts for size in sizes)
+
+
+def _loop(site: Site, batch: Sequence[str], parts: int) -> str:
+    """Return the `for` over the parts of a batch."""
+    chunks = [_chunks(site.names[name], parts) for name in batch]
+    if len(batch) == 1:
+        return f"for {batch[0]}_part in {chunks[0]}:"
+    return f"for {', '.join(f'{name}_part' for name in batch)} in zip({', '.join(chunks)}):"
 
 
 def _chunks(fact: NameFact, parts: int) -> str:
@@ -184,9 +184,12 @@ def _shape(site: Site, name: str) -> tuple[int, ...]:
     return () if fact is None else fact.shape
 
 
-def _empty_total(fact: NameFact) -> str:
-    """Return the sum over no micro batches."""
-    return "{}" if fact.kind == "numbers" else "0"
+def _empty(fact: NameFact, *, is_row: bool) -> str:
+    """Return the statement before the loop for a value that is read after it: no rows, or a sum of 0."""
+    if is_row:
+        return f"{fact.name}_rows = []"
+    total = "{}" if fact.kind == "numbers" else "0"
+    return f"{fact.name}_total = {total}"
 
 
 def _collected(site: Site, name: str, share: str, *, is_row: bool) -> str:
@@ -198,6 +201,11 @@ def _collected(site: Site, name: str, share: str, *, is_row: bool) -> str:
         return f"{name}_total = {{key: {added} for key, value in {name}.items()}}"
     value = f"{name}.detach()" if fact.kind == "tensor" else name
     return f"{name}_rows.append({value})" if is_row else f"{name}_total += {value}{share}"
+
+
+def _whole(name: str, *, is_row: bool) -> str:
+    """Return the statement after the loop that gives a value its own name again."""
+    return f"{name} = torch.cat({name}_rows)" if is_row else f"{name} = {name}_total"
 
 
 def _body(

@@ -33,20 +33,19 @@ def graph_budgets(site: Site) -> Iterator[Proposal | None]:
 
 def _edits(source: Source, fraction: float) -> Iterator[Edit | None]:
     keywords = {"backend": OURS, "options": f'{{"memory_budget": {fraction}}}'}
-    calls = [node for node in source.nodes(ast.Call) if _compiles(source, node.func)]
-    for call in calls:
-        yield _with_budget(source, call, fraction)
-    functions = {call.func for call in calls}
+    for call in source.nodes(ast.Call):
+        if _compiles(source, call.func):
+            yield _with_budget(source, call, fraction)
     for node in source.nodes(ast.FunctionDef, ast.AsyncFunctionDef):
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for decorator in node.decorator_list:
-            if decorator not in functions and _compiles(source, decorator):
+            if _compiles(source, decorator):  # without arguments; `@torch.compile(…)` is among the calls
                 text = add_keywords(f"{source.code(decorator)}()", keywords)
                 yield source.replace(decorator, text)
 
 
 def _compiles(source: Source, function: ast.expr) -> bool:
-    return not isinstance(function, ast.Call) and source.code(function) == "torch.compile"
+    return source.code(function) == "torch.compile"
 
 
 def _with_budget(source: Source, call: ast.Call, fraction: float) -> Edit | None:

@@ -144,6 +144,7 @@ def _ordinal(source: Source, call: ast.Call) -> int:
 
 
 def arguments_of(source: Source, call: ast.Call) -> str:
+    """Return the arguments of a call as text, for another call that passes them on."""
     arguments = [source.code(argument) for argument in call.args]
     arguments += [
         f"{keyword.arg}={source.code(keyword.value)}"
