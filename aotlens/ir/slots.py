@@ -5,105 +5,96 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class UserInput:
-    """A leaf of the call's arguments."""
+class Slot:
+    """What one input or output of a graph means."""
 
     name: str
+    """The user's own name for it; our name where the user has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedSlot(Slot):
     index: int
-    """Position among the flat inputs (parameters and buffers first)."""
+    """Position among the function's flat inputs (parameters and buffers first), or among its flat outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSlot(IndexedSlot):
+    """A tensor, or one inner tensor of a subclass."""
+
     inner: tuple[str, ...] = ()
+    """The attributes that lead from the subclass to the inner tensor; empty for a plain tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSlot(IndexedSlot):
+    """A tensor that the captured module holds."""
+
+    fqn: str
+    inner: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UserInput(TensorSlot):
+    """A leaf of the call's arguments."""
+
     is_static: bool = False
     """Whether the caller promises the same tensor for each call (`mark_static_address`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(ModuleSlot):
     """A parameter of the captured module."""
 
-    name: str
-    index: int
-    fqn: str
-    inner: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(ModuleSlot):
     """A buffer of the captured module."""
 
-    name: str
-    index: int
-    fqn: str
-    inner: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class SymIntInput:
+class SymIntInput(IndexedSlot):
     """A size that the caller passes as a number."""
 
-    name: str
-    index: int
+
+class SyntheticBase(IndexedSlot):
+    """The one tensor that replaces several overlapping inputs in the graph if one of them is written to.
+
+    Its index is after those of the flat inputs.
+    """
 
 
-@dataclass(frozen=True, slots=True)
-class SyntheticBase:
-    """The one tensor that replaces several overlapping inputs in the graph if one of them is written to."""
+class FreeTensor(IndexedSlot):
+    """A tensor that the function reads from outside its arguments.
 
-    name: str
-    index: int
-    """Position after the flat inputs."""
-
-
-@dataclass(frozen=True, slots=True)
-class FreeTensor:
-    """A tensor that the function reads from outside its arguments."""
-
-    name: str
-    index: int
-    """Position after the arguments: before synthetic bases if the text can look it up, else after them."""
+    Its index is after those of the arguments: before synthetic bases if the text can look it up, else after
+    them.
+    """
 
 
 FlatInput = UserInput | Parameter | Buffer | SymIntInput | SyntheticBase | FreeTensor
 
 
 @dataclass(frozen=True, slots=True)
-class Tangent:
-    """The tangent of one differentiable graph output."""
+class Tangent(Slot):
+    """The tangent of one differentiable graph output, by the name of that."""
 
-    name: str
-    """Name of the output."""
     inner: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SavedInput:
+class SavedInput(Slot):
     """A saved value, as the backward receives it."""
 
-    name: str
+
+class RngState(Slot):
+    """Seed or offset of a device's RNG state when the forward starts: `fwd_seed` or `fwd_base_offset`."""
+
+
+class BackwardRngState(Slot):
+    """Seed or offset of a device's RNG state when the backward starts: `bwd_seed` or `bwd_base_offset`."""
 
 
 @dataclass(frozen=True, slots=True)
-class RngState:
-    """Seed or offset of a device's RNG state when the forward starts."""
-
-    name: str
-    """`fwd_seed` or `fwd_base_offset`."""
-
-
-@dataclass(frozen=True, slots=True)
-class BackwardRngState:
-    """Seed or offset of a device's RNG state when the backward starts."""
-
-    name: str
-    """`bwd_seed` or `bwd_base_offset`."""
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentInput:
+class CurrentInput(IndexedSlot):
     """A flat input with its value when the backward runs, including writes since the forward."""
 
-    name: str
-    index: int
-    """Of the flat input."""
     is_saved: bool = False
     """Whether autograd saved it: a write between forward and backward is then an error, as in eager."""
 
@@ -114,78 +105,43 @@ BACKWARD_INPUTS = (Tangent, CurrentInput, BackwardRngState)
 """The kinds of input that only the backward has."""
 
 
-@dataclass(frozen=True, slots=True)
-class UserOutput:
+class UserOutput(TensorSlot):
     """A leaf of the user's output."""
 
-    name: str
-    index: int
-    inner: tuple[str, ...] = ()
+
+class MutatedInput(TensorSlot):
+    """The new value of a flat input, which the wrapper writes back."""
 
 
-@dataclass(frozen=True, slots=True)
-class MutatedInput:
-    """The new value of an input that the wrapper writes back."""
-
-    name: str
-    index: int
-    """Of the flat input."""
-    inner: tuple[str, ...] = ()
+class IntermediateBase(TensorSlot):
+    """A hidden output from which the wrapper regenerates several views; its index is among these."""
 
 
-@dataclass(frozen=True, slots=True)
-class IntermediateBase:
-    """A hidden output from which the wrapper regenerates several views."""
-
-    name: str
-    index: int
-    """Among the intermediate bases."""
-    inner: tuple[str, ...] = ()
+class DataSize(Slot):
+    """A data-dependent size that the wrapper needs to regenerate views, by the name of its symbol."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataSize:
-    """A data-dependent size that the wrapper needs to regenerate views."""
-
-    name: str
-    """Its symbol."""
-
-
-@dataclass(frozen=True, slots=True)
-class SavedForBackward:
+class SavedForBackward(Slot):
     """A value that passes from forward to backward."""
 
-    name: str
 
-
-@dataclass(frozen=True, slots=True)
-class Gradient:
+class Gradient(TensorSlot):
     """The gradient of one flat input."""
 
-    name: str
-    index: int
-    inner: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class LeafGradient:
+class LeafGradient(TensorSlot):
     """The gradient of an output that is a leaf because the function made it require grad."""
 
-    name: str
-    index: int
-    """Index of the output."""
-    inner: tuple[str, ...] = ()
-
 
 @dataclass(frozen=True, slots=True)
-class RngOffset:
+class RngOffset(Slot):
     """The RNG offset after the forward."""
 
     name: str = "new_fwd_offset"
 
 
 @dataclass(frozen=True, slots=True)
-class BackwardRngOffset:
+class BackwardRngOffset(Slot):
     """The RNG offset after the backward."""
 
     name: str = "new_bwd_offset"
