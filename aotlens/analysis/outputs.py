@@ -210,6 +210,7 @@ def _returned_input(captured: Captured, index: int, input_index: int) -> OutputA
 def _alias_of_input(
     captured: Captured, builder: Builder, index: int, storage_swaps: dict[int, StorageSwap]
 ) -> OutputAliasInfo:
+    """Describe an output on an input's storage, as a view that the wrapper regenerates from the input."""
     recorded, value = captured.recorded, captured.outputs[index]
     storage = recorded.tracked(value).storage
     input_index = nearest_input(captured, value, storage)
@@ -218,6 +219,8 @@ def _alias_of_input(
     at_exit = captured.exit_of(value)
     if at_exit.requires_grad and at_exit.grad_fn is None:
         check_view_not_written(captured, value, storage)
+    if is_custom_function_view(captured, captured_input, value):
+        return custom_function_view(captured, builder, index, value, input_index)
     is_swapped = input_index in storage_swaps
     before = recorded.is_view_of_detached(value) and at_exit.view_base is captured_input.argument
     chain: tuple[ViewStep, ...] | None
@@ -225,8 +228,6 @@ def _alias_of_input(
         chain = views_after(captured_input.initial_chain, recorded.tracked(value).chain)
     else:
         chain = relative_chain(captured, captured_input.argument, value)
-    if is_custom_function_view(captured, captured_input, value):
-        return custom_function_view(captured, builder, index, value, input_index)
     leaf, linked = at_exit.is_created_leaf, is_linked(captured, value, captured_input.argument)
     if linked and chain == () and not captured_input.at_exit.requires_grad:
         chain = None  # another tensor over all of it, which autograd knows as a view: made by `set_`
@@ -269,8 +270,9 @@ def _view_after_storage_swap(
 def _intermediate(
     captured: Captured, builder: Builder, index: int, group: list[int], bases: Bases
 ) -> OutputAliasInfo:
+    """Describe an output on an intermediate's storage: the graph's value, or a view of the group's base."""
     value = captured.outputs[index]
-    tracked, storage = captured.recorded.tracked(value), captured.recorded.tracked(value).storage
+    storage = captured.recorded.tracked(value).storage
     base = bases.of(storage)
     of_function = view_of_intermediate(captured, builder, index, group, base)
     if of_function is not None:
@@ -289,13 +291,23 @@ def _intermediate(
     first = base is None
     if base is None:
         base = _choose_base(captured, builder, group, storage, bases)
-    if isinstance(base, OutputBase) and base.index == index:
-        return graph_output(captured, builder, index)
-    output_type = OutputType.ALIAS_OF_INTERMEDIATE
     if isinstance(base, OutputBase):
+        if base.index == index:
+            return graph_output(captured, builder, index)
         output_type = OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT
     elif first:
         output_type = OutputType.ALIAS_OF_INTERMEDIATE_SAVE_AS_OUTPUT
+    else:
+        output_type = OutputType.ALIAS_OF_INTERMEDIATE
+    return _alias_of_base(captured, index, base, bases, output_type)
+
+
+def _alias_of_base(
+    captured: Captured, index: int, base: AliasBase, bases: Bases, output_type: OutputType
+) -> OutputAliasInfo:
+    """Describe an output that shares an intermediate's storage with other outputs."""
+    value = captured.outputs[index]
+    tracked, storage = captured.recorded.tracked(value), captured.recorded.tracked(value).storage
     base_tensor = bases.tensor(base)
     if base_tensor is None:
         base_tensor = storage.base_tensor

@@ -113,6 +113,7 @@ def find_storage_swaps(captured: Captured, builder: Builder, bases: Bases) -> di
 def _storage_swap(
     captured: Captured, builder: Builder, bases: Bases, captured_input: CapturedInput
 ) -> StorageSwap:
+    """Describe the storage that an input ends on: another input's, or an intermediate's (a hidden output)."""
     tracked = captured.recorded.tracked(captured_input.argument)
     storage, chains = tracked.storage, captured.inputs_on(tracked.storage)
     leading = {
@@ -167,7 +168,11 @@ def storage_swap_base(captured: Captured, storage_swaps: dict[int, StorageSwap],
 
 
 def nearest_input(captured: Captured, value: Any, storage: StorageState) -> int:
-    """Return the input on a storage from which the fewest views lead to the output."""
+    """Return the input on a storage from which the wrapper regenerates the output.
+
+    That is one in the output's autograd graph, if possible one from which views lead to the output and that
+    adds no gradient to it; of several, the one with the longest chain of its own.
+    """
     chains = captured.inputs_on(storage)
     output_chain = captured.recorded.tracked(value).chain
 

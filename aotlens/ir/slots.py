@@ -14,6 +14,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class IndexedSlot(Slot):
+    """One of several."""
+
     index: int
     """Position among the function's flat inputs (parameters and buffers first), or among its flat outputs."""
 
