@@ -16,7 +16,7 @@ from aotlens.ir.tensor_text import describe_tensor
 from aotlens.model import report as rows
 from aotlens.partition.budget import Frontier
 from aotlens.partition.policies import added_bytes, save_all_reads
-from aotlens.partition.problem import PRICED, build_problem
+from aotlens.partition.problem import build_problem
 from aotlens.partition.records import Partitioned, Recomputed, Saved, Split
 from aotlens.partition.rules import Reason
 from aotlens.partition.user_names import user_names
@@ -83,7 +83,7 @@ def totals(parts: Partitioned) -> rows.Totals:
 
 def frontier(parts: Partitioned, split: Split) -> tuple[rows.FrontierPoint, ...]:
     """Return the least work for each number of saved bytes, with the user's overrides."""
-    problem = build_problem(parts.joint, split.sides, PRICED, split.choice.forced)
+    problem = build_problem(parts.joint, split.sides, priced=True, forced=split.choice.forced)
     points = Frontier(problem).points()
     return tuple(rows.FrontierPoint(point.size_bytes, point.flops) for point in points)
 

@@ -44,7 +44,7 @@ from aotlens.joint.shape_only_reads import without_shape_only_reads
 
 
 def build_joint(
-    captured: Captured, builder: Recorder, meta: ViewAndMutationMeta, every_output: bool = False
+    captured: Captured, builder: Recorder, meta: ViewAndMutationMeta, every_output: bool
 ) -> JointProgram:
     """Record the backward, if anything needs one, and assemble the program; the builder gets its nodes.
 

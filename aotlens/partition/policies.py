@@ -10,11 +10,8 @@ from aotlens.partition.budget import BudgetSolution, Frontier, meet_budget
 from aotlens.partition.min_cut import Network
 from aotlens.partition.overrides import overridden_values
 from aotlens.partition.problem import (
-    MIN_CUT,
-    PRICED,
     InfeasibleError,
     Problem,
-    Scope,
     Value,
     build_problem,
     recompute_path,
@@ -48,12 +45,12 @@ def choose_saved(joint: Joint, sides: Sides, policy: Policy) -> Choice:
     Raises:
         UserError: an override or a budget that cannot be met.
     """
-    scope = PRICED if policy.base == "budget" else MIN_CUT
-    forced = _overrides(joint, sides, policy, scope)
+    priced = policy.base == "budget"
+    forced = _overrides(joint, sides, policy, priced)
     if policy.base == "default":
         return save_all_reads(joint, sides, forced)
-    problem = build_problem(joint, sides, scope, forced)
-    if policy.base == "budget":
+    problem = build_problem(joint, sides, priced, forced)
+    if priced:
         solution = _within_budget(problem, budget_bytes(joint, sides, policy), policy)
         choice = _solver_choice(joint, problem, solution.point.saved, Reason.BUDGET, forced)
         return replace(choice, budget_solution=solution)
@@ -64,10 +61,10 @@ def choose_saved(joint: Joint, sides: Sides, policy: Policy) -> Choice:
     return _solver_choice(joint, problem, saved, Reason.CHOICE, forced)
 
 
-def _overrides(joint: Joint, sides: Sides, policy: Policy, scope: Scope) -> dict[int, Decision]:
+def _overrides(joint: Joint, sides: Sides, policy: Policy, priced: bool) -> dict[int, Decision]:
     if not policy.overrides and policy.function is None:
         return {}
-    return overridden_values(joint, sides, policy, build_problem(joint, sides, scope), user_names(joint))
+    return overridden_values(joint, sides, policy, build_problem(joint, sides, priced), user_names(joint))
 
 
 def save_all_reads(joint: Joint, sides: Sides, forced: Mapping[int, Decision] | None = None) -> Choice:

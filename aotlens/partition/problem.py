@@ -112,25 +112,16 @@ class InfeasibleError(Exception):
         self.value = value
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Which of a policy's rules apply."""
-
-    heuristics: bool
-    """Whether rules that estimate cost (slow to recompute, small) decide."""
-
-
-MIN_CUT = Scope(heuristics=True)
-PRICED = Scope(heuristics=False)
-"""For the policy `budget`, which prices work instead of estimating it."""
-
-
 def build_problem(
-    joint: Joint, sides: Sides, scope: Scope, forced: Mapping[int, Decision] | None = None
+    joint: Joint, sides: Sides, priced: bool, forced: Mapping[int, Decision] | None = None
 ) -> Problem:
-    """Return the problem of a joint program; `forced` holds the user's overrides by node identity."""
+    """Return the problem of a joint program; `forced` holds the user's overrides by node identity.
+
+    With `priced`, for the policy `budget`, work has a price; otherwise rules that estimate cost (slow to
+    recompute, small) decide.
+    """
     read = _read_by_backward(joint, sides)
-    facts = _Facts(joint, sides, scope)
+    facts = _Facts(joint, sides, priced)
     decisions = {
         identity: choice for identity, choice in (forced or {}).items() if identity not in sides.inputs
     }
@@ -170,8 +161,8 @@ def _overridden(value: Value, decision: Decision | None) -> Value:
 class _Facts:
     """Facts about a joint program that are the same for all values, computed once."""
 
-    def __init__(self, joint: Joint, sides: Sides, scope: Scope) -> None:
-        self._sides, self._scope = sides, scope
+    def __init__(self, joint: Joint, sides: Sides, priced: bool) -> None:
+        self._sides, self._priced = sides, priced
         self._slots = {id(program_input.node): program_input.slot for program_input in joint.program.inputs}
         saved_by_eager = _storages_that_eager_keeps(joint, sides)
         parameters = {identity for identity, slot in self._slots.items() if isinstance(slot, Parameter)}
@@ -189,11 +180,11 @@ class _Facts:
                 recompute = None
             elif recompute is not None:
                 save = None
-        priced = self._sides.is_forward_value(node) and not self._scope.heuristics
+        has_work = self._priced and self._sides.is_forward_value(node)
         return Value(
             node,
             0 if id(node) in self._free else node_bytes(node),
-            node_flops(node) if priced else 0,
+            node_flops(node) if has_work else 0,
             save,
             recompute,
             tuple(dict.fromkeys(id(source) for source in node.inputs())),
@@ -219,7 +210,7 @@ class _Facts:
         rule = choose(node)
         if rule is None or rule.decision is not Decision.SAVE:
             return None
-        if self._scope.heuristics or rule.reason not in (Reason.COSTLY, Reason.REDUCTION):
+        if not self._priced or rule.reason not in (Reason.COSTLY, Reason.REDUCTION):
             return rule.reason
         return None if has_price(node) else Reason.COSTLY
 

@@ -1,7 +1,7 @@
 """The memory that each saved value adds, and notes on nodes."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from aotlens.ir.program import Node
@@ -62,16 +62,11 @@ def side_notes(parts: Partitioned, side: str) -> dict[str, str]:
         }
     if side == "backward":
         unpacked = {item.unpacked.name: f"{PACKED_NOTE} unpacks {item.value.name}" for item in packed}
-        return recompute_notes(parts.recomputed) | unpacked
+        return {value.node.name: _note(value) for value in parts.recomputed} | unpacked
     return {}
 
 
 PACKED_NOTE = "the caller's hook"
-
-
-def recompute_notes(recomputed: Iterable[Recomputed]) -> dict[str, str]:
-    """Return notes on recomputed values, by node name."""
-    return {value.node.name: _note(value) for value in recomputed}
 
 
 def _note(value: Recomputed) -> str:

@@ -19,7 +19,7 @@ from aotlens.model.partition import FrontierPoint, OwnChoice, Partition, SavedVa
 from aotlens.model.report import Input
 from aotlens.partition.budget import Frontier
 from aotlens.partition.policies import added_bytes, save_all_reads
-from aotlens.partition.problem import PRICED, build_problem
+from aotlens.partition.problem import build_problem
 from aotlens.partition.records import Split
 from aotlens.partition.stage import recomputed_values, split_joint
 from aotlens.partition.storages import storage_root
@@ -72,7 +72,7 @@ def with_reasons(
 
 
 def _frontier(joint: Joint, split: Split) -> tuple[FrontierPoint, ...]:
-    problem = build_problem(joint, split.sides, PRICED, split.choice.forced)
+    problem = build_problem(joint, split.sides, priced=True, forced=split.choice.forced)
     return tuple(FrontierPoint(point.size_bytes, point.flops) for point in Frontier(problem).points())
 
 
