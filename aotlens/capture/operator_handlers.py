@@ -38,7 +38,7 @@ from aotlens.capture.symbols.known_values import known_scalar, record_literal
 from aotlens.capture.views import ViewStep, apply_view
 from aotlens.ir.program import op_name
 from aotlens.ir.symbols import is_data_dependent
-from aotlens.torch_api.fake.tensors import DATA_DEPENDENT_ERRORS, FakeTensor, fake_constant
+from aotlens.torch_api.fake.tensors import DATA_DEPENDENT_ERRORS, FakeTensor
 from aotlens.torch_api.modes import with_view_tracking
 from aotlens.torch_api.operators import check, composite_kernel, has_view_tracking_kernel
 from aotlens.torch_api.symbolic import make_shape_env
@@ -53,6 +53,7 @@ Kwargs = dict[str, Any]
 
 
 def _pure(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Record an operator that returns new values, decomposed if the table contains it."""
     args = without_unread(func, args)
     if func in recorder.decompositions:
         return _decomposed(recorder, func, args, kwargs)
@@ -89,6 +90,7 @@ def _as_fake(recorder: "Recorder", arg: Any) -> Any:
 
 
 def _decomposed(recorder: "Recorder", func: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Run a decomposition on the recorder; one that returns NotImplemented leaves the operator whole."""
     with recorder:
         result = apply_rule(recorder.decompositions[func], recorder.random.functional, args, kwargs)
     if result is NotImplemented:
@@ -113,21 +115,6 @@ def _copy_if_argument(recorder: "Recorder", result: Any, args: Args) -> Any:
         if isinstance(arg, torch.Tensor) and recorder.tracked(arg).storage is storage:
             with recorder:
                 return aten.clone.default(result)
-    return result
-
-
-def _number(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
-    """Record a tensor with a known value, so that an operator may ask for it (`cov` does)."""
-    device = kwargs.get("device")
-    sizes, number = args if func is aten.full.default else ((), args[0])
-    known = type(number) in (int, float, bool) and all(type(size) is int and size == 1 for size in sizes)
-    if not known or (device is not None and device.type != "cpu"):
-        return _pure(recorder, func, operator, args, kwargs)
-    result = fake_constant(recorder.fake_mode, lambda: func(*args, **kwargs))
-    taken_apart = func in recorder.decompositions  # into itself with an explicit dtype
-    spelled = {**kwargs, "dtype": result.dtype}
-    kwargs = spelled if taken_apart else with_dtype(func, kwargs, result, recorder.default_dtype)
-    recorder.track_results(recorder.add_node(func, args, kwargs, result), result)
     return result
 
 
@@ -165,6 +152,7 @@ def _view(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwarg
 
 
 def _track_views(recording: Recording, source: Tracked, step: ViewStep, node: Any, result: Any) -> None:
+    """Track each result on the storage of its source, with the step that leads to it."""
     storage = source.storage
     if not isinstance(result, (list, tuple)):
         chain = (*source.chain, step)
@@ -184,6 +172,7 @@ def _check_index(source: Any, dim: int, index: Any) -> None:
 
 
 def _detach(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Record `detach`, an alias that autograd does not follow, or the tensor that `torch.tensor` makes."""
     source = args[0]
     result = func(*args, **kwargs)
     if type(source) is not FakeTensor:
@@ -200,6 +189,7 @@ def _detach(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwa
 
 
 def _mutation(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Record a write: of a custom operator, of leaky ReLU, as a read if nothing is written, or in place."""
     call = WritingCall(func, operator, args, kwargs)
     if operator.functional is None and not is_builtin(func):
         return record_custom_mutation(recorder, call)
@@ -212,6 +202,7 @@ def _mutation(recorder: "Recorder", func: Any, operator: Operator, args: Args, k
 
 
 def _composite(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Run the operators that define this one, which come back to the recorder."""
     if not torch.is_inference_mode_enabled():
         # Torch's Python rules support symbolic sizes; the composite kernel is what eager runs.
         decomposed = composite_kernel(func) if recorder.fake_mode.shape_env is None else func.decompose
@@ -244,7 +235,6 @@ def _higher_order(recorder: "Recorder", func: Any, operator: Operator, args: Arg
 
 HANDLERS: dict[Kind, Callable[..., Any]] = {
     Kind.PURE: _pure,
-    Kind.NUMBER: _number,
     Kind.READ: _read,
     Kind.VIEW: _view,
     Kind.DETACH: _detach,

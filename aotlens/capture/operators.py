@@ -23,15 +23,14 @@ aten = torch.ops.aten
 
 class Kind(Enum):
     PURE = "computes a new value"
-    NUMBER = "makes a tensor of one plain number"
-    READ = "gives a plain number of what is in memory"
-    VIEW = "gives another look at a storage"
+    READ = "returns a plain number that is in a tensor"
+    VIEW = "returns a view of its first argument"
     DETACH = "returns the same tensor without its grad_fn"
     MUTATION = "writes to some of its arguments"
     METADATA_MUTATION = "changes an argument's sizes and strides"
     COMPOSITE = "is defined by other operators"
     STORAGE_SWAP = "changes what storage a tensor has"
-    EFFECT = "does something that is seen outside of its results"
+    EFFECT = "has an effect besides its results"
     HIGHER_ORDER = "runs functions that are among its arguments"
 
 
@@ -45,8 +44,6 @@ KINDS: dict[Any, Kind] = {
     aten.detach.default: Kind.DETACH,
     aten.lift_fresh.default: Kind.DETACH,
     **dict.fromkeys(HIDDEN_SPLITS, Kind.VIEW),
-    aten.scalar_tensor.default: Kind.NUMBER,
-    aten.full.default: Kind.NUMBER,
     aten._local_scalar_dense.default: Kind.READ,
     aten.allclose.default: Kind.READ,
     aten.equal.default: Kind.READ,
