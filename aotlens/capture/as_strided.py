@@ -17,7 +17,7 @@ from aotlens.capture.storage import (
     example_value,
     storage_range_of,
 )
-from aotlens.capture.views import ViewStep
+from aotlens.capture.views import ViewStep, extent
 from aotlens.model.report import Span
 from aotlens.unsupported import unsupported
 
@@ -105,8 +105,8 @@ def _is_within(step: ViewStep, whole: Any, element_bytes: int) -> bool:
     Its first and last byte are compared as symbols, gaps between elements with example values.
     """
     size, stride = step.args[:2]
-    start, count = whole.storage_offset(), _extent(whole.shape, whole.stride())
-    first, end = step.offset * element_bytes, (step.offset + _extent(size, stride)) * element_bytes
+    start, count = whole.storage_offset(), extent(whole.shape, whole.stride())
+    first, end = step.offset * element_bytes, (step.offset + extent(size, stride)) * element_bytes
     if not (start * whole.element_size() <= first and end <= (start + count) * whole.element_size()):
         return False
     numbers = [example_value(number) for number in (*size, *stride, step.offset)]
@@ -115,7 +115,3 @@ def _is_within(step: ViewStep, whole: Any, element_bytes: int) -> bool:
         return True
     lengths, steps = tuple(numbers[: len(size)]), tuple(numbers[len(size) : -1])
     return whole_range.contains(StorageRange(lengths, steps, numbers[-1], element_bytes))
-
-
-def _extent(sizes: Any, strides: Any) -> Any:
-    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))

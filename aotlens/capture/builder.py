@@ -33,6 +33,9 @@ class Builder(Protocol):
     def emit(self, op: Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
         """Add one operator on nodes, decomposed if the table contains it."""
 
+    def item(self, node: Any, index: int) -> Node:
+        """Return one result of a node with several."""
+
     def add_node(
         self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any, origin: Origin | None = None
     ) -> Node:

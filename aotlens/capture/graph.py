@@ -237,6 +237,7 @@ class Recording:
         return tracked.node
 
     def replay(self, storage: Storage, chain: tuple[ViewStep, ...]) -> Node:
+        """Return the node of the view to which a chain leads, of the storage's current value."""
         if not chain:
             return storage.base
         known = storage.views.get(chain)
@@ -252,10 +253,6 @@ class Recording:
             return storage.base, step
         return self.replay(storage, chain[:-1]), chain[-1]
 
-    def __call__(self, op: Any, *args: Any, **kwargs: Any) -> Node:
-        """Record one operator: the recorder is the `Emit` of the view rules."""
-        return self.emit(op, *args, **kwargs)
-
     def use_constant_for(self, argument: Any, tensor: Any) -> None:
         """Give an argument that no node has read yet the node of a constant instead of an input's."""
         tracked = self.tracked(argument)
@@ -263,6 +260,7 @@ class Recording:
         self.nodes.insert(0, tracked.node)
 
     def argument(self, arg: Any) -> Any:
+        """Return a value as nodes take it: a tensor or symbol as its node, nested values likewise."""
         kind = type(arg)
         if kind is FakeTensor:
             return self.node_of(arg)
@@ -327,8 +325,7 @@ class Recording:
 
     def new_write(self, chain: tuple[ViewStep, ...] = (), version: int = 0) -> Write:
         """Return a write that happens now, through a tensor with this view chain."""
-        grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-        return Write(self.origin, grad, inference, chain, version)
+        return Write(self.origin, torch.is_grad_enabled(), chain, version)
 
     def note_metadata_mutation(self, storage: Storage, mutation: Write) -> None:
         """Note a change of a tensor's sizes, strides or storage.

@@ -30,12 +30,13 @@ from aotlens.capture.autograd.graph_walk import may_be_leaf
 from aotlens.capture.events import Call, EventKind, Events
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.storage import Storage, Tracked, Write, find_tracked, is_larger, new_size
+from aotlens.capture.storage import Storage, Tracked, Write, find_tracked
 from aotlens.capture.subclasses import inner_tensors, is_wrapper
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
 from aotlens.ir.regions import Region
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
+from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
 
@@ -72,12 +73,14 @@ class StorageState:
     @property
     def new_bytes(self) -> Any:
         """The size that the function leaves; None if it is unchanged.  A symbolic size is not compared."""
-        return new_size(self.bytes_before, self.bytes_after)
+        is_unchanged = type(self.bytes_after) is int and self.bytes_after == self.bytes_before
+        return None if is_unchanged else self.bytes_after
 
     @property
     def grows(self) -> bool:
         """Whether the function enlarges it; False if only symbols could tell."""
-        return is_larger(self.bytes_before, self.bytes_after)
+        before, after = self.bytes_before, self.bytes_after
+        return type(before) is int and type(after) is int and 0 <= before < after
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,6 +191,7 @@ class Snapshot:
         return state
 
     def _states(self, tensors: Iterable[Any]) -> dict[int, TensorState]:
+        """Return the states of the tensors, their bases and inner tensors, and the user's real tensors."""
         states, waiting = self._tensors, list(tensors)
         while waiting:
             tensor = waiting.pop()
@@ -226,23 +230,17 @@ def leaves_and_unreturned(calls: Iterable[Call]) -> Iterator[Any]:
     """Yield leaves that the function created, and tensors that operators took and none returned."""
     returned = set[int]()
     for call in calls:
-        for tensor in _tensors_in((*call.args, *call.kwargs.values())):
+        for tensor in _tensors_in((call.args, call.kwargs)):
             if id(tensor) not in returned:
                 yield tensor
-        for tensor in _tensors_in((call.result,)):
+        for tensor in _tensors_in(call.result):
             returned.add(id(tensor))
             if tensor.requires_grad and may_be_leaf(tensor):
                 yield tensor
 
 
-def _tensors_in(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors_in(value)
-        elif isinstance(value, dict):  # the arguments of a Triton kernel
-            yield from _tensors_in(value.values())
+def _tensors_in(values: Any) -> list[Any]:
+    return [value for value in pytree.tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 
 def _storage_state(storage: Storage) -> StorageState:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.views import ViewStep
+from aotlens.capture.views import ViewStep, extent
 from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node
 from aotlens.model.report import Span
@@ -22,7 +22,6 @@ class Write:
 
     origin: Origin
     grad_enabled: bool
-    inference: bool
     chain: tuple[ViewStep, ...] = ()
     """The views that lead from the storage's base to the written tensor."""
     version: int = 0
@@ -74,21 +73,6 @@ class Storage:
     """Whether the caller's tensor is an inference tensor although the fake is not, as behind Dynamo."""
     needs_inference_mode: bool = False
     """Whether a write to it is valid only if the caller's inference mode is on."""
-
-    @property
-    def new_bytes(self) -> Any:
-        """The size that the function leaves; None if it is unchanged.  A symbolic size is not compared."""
-        return new_size(self.bytes_before, self.bytes_after)
-
-
-def new_size(before: Any, after: Any) -> Any:
-    """Return the size in bytes after a resize; None if it is unchanged."""
-    return None if after is None or (type(after) is int and after == before) else after
-
-
-def is_larger(before: Any, after: Any) -> bool:
-    """Return True if a resize enlarges a storage; False if only symbols could tell."""
-    return type(before) is int and type(after) is int and 0 <= before < after
 
 
 @dataclass(slots=True, eq=False)
@@ -178,9 +162,7 @@ class StorageRange:
     @property
     def last(self) -> int:
         """The highest element that the tensor contains."""
-        return self.offset + sum(
-            (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)
-        )
+        return self.offset + extent(self.sizes, self.strides) - 1
 
     @property
     def byte_range(self) -> tuple[int, int]:

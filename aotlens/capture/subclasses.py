@@ -15,7 +15,7 @@ from aotlens.capture.builder import Builder
 from aotlens.capture.graph import Recording
 from aotlens.capture.mutations.in_place import WritingCall
 from aotlens.capture.operators import Kind, describe
-from aotlens.capture.storage import Storage, Tracked, find_tracked, set_tracked
+from aotlens.capture.storage import Storage, Tracked, find_tracked, has_symbols, set_tracked
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Opaque, SubclassCreationMeta, Value, Wrapped
@@ -99,19 +99,14 @@ def _geometry_within(tensor: Any, inner: list[Any]) -> tuple[tuple[Any, ...], tu
         UnsupportedError: its inner tensors have symbolic sizes that differ.
     """
     numbers = (tuple(tensor.shape), tuple(tensor.stride()))
-    symbolic = [
-        geometry for part in inner if _has_symbols(geometry := (tuple(part.shape), tuple(part.stride())))
-    ]
-    if not symbolic or _has_symbols(numbers):
+    symbolic = [part for part in inner if has_symbols(part)]
+    if not symbolic or has_symbols(tensor):
         return numbers
-    for geometry in symbolic:
-        if tuple(tuple(map(_example_size, part)) for part in geometry) == numbers:
+    for part in symbolic:
+        geometry = tuple(part.shape), tuple(part.stride())
+        if tuple(tuple(map(_example_size, sizes)) for sizes in geometry) == numbers:
             return geometry
     raise unsupported("inner-tensor-sizes", type=type(tensor).__name__)
-
-
-def _has_symbols(geometry: tuple[tuple[Any, ...], ...]) -> bool:
-    return any(isinstance(size, torch.SymInt) for part in geometry for size in part)
 
 
 def _example_size(size: Any) -> Any:

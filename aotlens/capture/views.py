@@ -4,12 +4,14 @@ Invariant: for every view operator the inverse writes new values of the view int
 source's new value; an operator without a row falls back to strides, or is rejected by name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from aotlens.capture.builder import Builder
+from aotlens.ir.program import Node
 from aotlens.torch_api.fake.tensors import is_contiguous
 from aotlens.unsupported import unsupported
 
@@ -17,10 +19,6 @@ aten = torch.ops.aten
 
 CANNOT_VIEW = "Cannot view a tensor"
 """The error of fake tensors for sizes that no strides can express."""
-Emit = Callable[..., Any]
-"""Records one call of an operator on nodes and returns its node."""
-Geometry = tuple[Any, Any, Any]
-"""Sizes, strides and the first element, counted from another tensor's first one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,9 +48,10 @@ class ViewStep:
         modes = {"grad_enabled": torch.is_grad_enabled(), "inference": torch.is_inference_mode_enabled()}
         return cls(op, args, tuple(kwargs.items()), **modes, **facts)
 
-    def apply(self, emit: Emit, source: Any) -> Any:
-        value = emit(self.op, source, *self.args, **dict(self.kwargs))
-        return value if self.result is None else emit.item(value, self.result)  # type: ignore[attr-defined]
+    def apply(self, builder: Builder, source: Node) -> Node:
+        """Add the view of a node's value."""
+        node = builder.emit(self.op, source, *self.args, **dict(self.kwargs))
+        return node if self.result is None else builder.item(node, self.result)
 
 
 def views_after(prefix: tuple[ViewStep, ...], chain: tuple[ViewStep, ...]) -> tuple[ViewStep, ...] | None:
@@ -84,101 +83,103 @@ def apply_chain(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
     return tensor
 
 
+def extent(sizes: Sequence[Any], strides: Sequence[Any]) -> Any:
+    """Return the number of elements of memory from a strided tensor's first element to its last."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+
+
 def _argument(step: ViewStep, position: int, default: Any) -> Any:
     """Return the step's argument at a position that counts the viewed tensor as 0."""
     return step.args[position - 1] if len(step.args) >= position else default
 
 
-def _span(emit: Emit) -> Any:
-    """Return the user's expression that writes, from the object that records the operators."""
-    return getattr(emit, "span", None)
+def _same_shape(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
+    return builder.emit(aten.reshape.default, new, list(source.val.shape))
 
 
-def _same_shape(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(aten.reshape.default, new, list(source.val.shape))
-
-
-def _permute(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+def _permute(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
     dims = [dim % source.val.dim() for dim in step.args[0]]
-    return emit(aten.permute.default, new, [dims.index(i) for i in range(len(dims))])
+    return builder.emit(aten.permute.default, new, [dims.index(i) for i in range(len(dims))])
 
 
-def _as_strided(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+def _as_strided(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
     size, stride, *offset = step.args
     start = offset[0] - source.val.storage_offset() if offset else 0
-    return _write_by_strides(emit, source, new, (size, stride, start))
+    return _write_by_strides(builder, source, new, (size, stride, start))
 
 
-def _expand(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+def _expand(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
     """Write to an expanded view; valid only if no element is repeated."""
     if new.val.numel() != source.val.numel():
-        raise unsupported("write-to-expanded", _span(emit))
-    return emit(aten.reshape.default, new, list(source.val.shape))
+        raise unsupported("write-to-expanded", builder.span)
+    return builder.emit(aten.reshape.default, new, list(source.val.shape))
 
 
-def _unbind(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(aten.select_scatter.default, source, new, _argument(step, 1, 0), step.result)
+def _unbind(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
+    return builder.emit(aten.select_scatter.default, source, new, _argument(step, 1, 0), step.result)
 
 
-def _split(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+def _split(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
     sizes, dim = step.args[0], _argument(step, 2, 0)
     assert step.result is not None  # an operator with several results
     if isinstance(sizes, (list, tuple)):
         start = sum(sizes[: step.result])
-        return emit(aten.slice_scatter.default, source, new, dim, start, start + sizes[step.result])
+        return builder.emit(aten.slice_scatter.default, source, new, dim, start, start + sizes[step.result])
     start = sizes * step.result
     end = min(start + sizes, source.val.shape[dim])
-    return emit(aten.slice_scatter.default, source, new, dim, start, end)
+    return builder.emit(aten.slice_scatter.default, source, new, dim, start, end)
 
 
-def _dtype(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(aten.view.dtype, new, source.val.dtype)
+def _dtype(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
+    return builder.emit(aten.view.dtype, new, source.val.dtype)
 
 
-def _identity(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+def _identity(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
     return new
 
 
-def _lazily(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+def _lazily(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
     """Conjugate or negate lazily as the source does, so that its other views remain valid."""
-    return with_lazy_bits_of(emit, source.val, emit(step.op, new))
+    return with_lazy_bits_of(builder, source.val, builder.emit(step.op, new))
 
 
-def with_lazy_bits_of(emit: Emit, like: Any, node: Any) -> Any:
+def with_lazy_bits_of(builder: Builder, like: Any, node: Node) -> Node:
     """Return the value with the lazy conjugation and negation of `like`, materialised where it has none."""
     value = node.val
     if value.is_conj() != like.is_conj():
-        node = _toggle_laziness(emit, node, value.is_conj(), aten._conj.default, aten.conj_physical.default)
+        node = _toggle_laziness(
+            builder, node, value.is_conj(), aten._conj.default, aten.conj_physical.default
+        )
     if value.is_neg() != like.is_neg():
-        node = _toggle_laziness(emit, node, value.is_neg(), aten._neg_view.default, aten.neg.default)
+        node = _toggle_laziness(builder, node, value.is_neg(), aten._neg_view.default, aten.neg.default)
     return node
 
 
-def _toggle_laziness(emit: Emit, node: Any, is_lazy: bool, view: Any, compute: Any) -> Any:
+def _toggle_laziness(builder: Builder, node: Node, is_lazy: bool, view: Any, compute: Any) -> Node:
     """Convert between `view(a)` and `compute(a)`, which have the same value."""
     if is_lazy:
-        inside = node.args[0] if node.op is view else emit(view, node)
-        return emit(compute, inside)
-    return emit(view, emit(compute, node))
+        inside = node.args[0] if node.op is view else builder.emit(view, node)
+        return builder.emit(compute, inside)
+    return builder.emit(view, builder.emit(compute, node))
 
 
-def _unfold(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+def _unfold(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
     """Write to windows; valid only if they do not overlap, as in eager."""
     dim, size, distance = step.args
     if distance < size and new.val.shape[dim] > 1:
-        raise unsupported("write-to-overlapping-windows", _span(emit))
-    return _by_strides(emit, source, step, new)
+        raise unsupported("write-to-overlapping-windows", builder.span)
+    return _by_strides(builder, source, step, new)
 
 
-def _by_strides(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+def _by_strides(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
     """Write through any view by its strides."""
-    view = step.apply(emit, source).val
+    view = step.apply(builder, source).val
     start = view.storage_offset() - source.val.storage_offset()
-    return _write_by_strides(emit, source, new, (view.shape, view.stride(), start))
+    return _write_by_strides(builder, source, new, (view.shape, view.stride(), start))
 
 
-def _write_by_strides(emit: Emit, source: Any, new: Any, geometry: Geometry) -> Any:
-    """Write to elements that begin `geometry[2]` after the source's first one.
+def _write_by_strides(builder: Builder, source: Node, new: Node, geometry: tuple[Any, Any, Any]) -> Node:
+    """Write to elements of these sizes and strides, which begin `geometry[2]` after the source's first one.
 
     A source with gaps, permuted dimensions or a storage offset is first laid out in new memory:
     `as_strided_scatter` counts in its strides and offset, which a backend's copy of it need not have.
@@ -187,22 +188,21 @@ def _write_by_strides(emit: Emit, source: Any, new: Any, geometry: Geometry) -> 
     if 0 in val.shape:
         return source
     if is_contiguous(val) and type(val.storage_offset()) is int and val.storage_offset() == 0:
-        return _scatter(emit, source, new, geometry)
+        return _scatter(builder, source, new, geometry)
     size, stride = list(val.shape), list(val.stride())
-    extent = 1 + sum((length - 1) * distance for length, distance in zip(size, stride, strict=True))
-    memory = emit(aten.new_empty.default, source, [extent])
-    memory = _scatter(emit, memory, source, (size, stride, 0))
-    memory = _scatter(emit, memory, new, geometry)
-    return emit(aten.as_strided.default, memory, size, stride, 0)
+    memory = builder.emit(aten.new_empty.default, source, [extent(size, stride)])
+    memory = _scatter(builder, memory, source, (size, stride, 0))
+    memory = _scatter(builder, memory, new, geometry)
+    return builder.emit(aten.as_strided.default, memory, size, stride, 0)
 
 
-def _scatter(emit: Emit, memory: Any, new: Any, geometry: Geometry) -> Any:
+def _scatter(builder: Builder, memory: Node, new: Node, geometry: tuple[Any, Any, Any]) -> Node:
     """Write an element once if a dimension of stride 0 repeats it."""
     size, stride, start = list(geometry[0]), list(geometry[1]), geometry[2]
     for dim, distance in enumerate(stride):
         if type(distance) is int and distance == 0 and size[dim] not in (0, 1):
-            new, size[dim] = emit(aten.slice.Tensor, new, dim, 0, 1), 1
-    return emit(aten.as_strided_scatter.default, memory, new, size, stride, start)
+            new, size[dim] = builder.emit(aten.slice.Tensor, new, dim, 0, 1), 1
+    return builder.emit(aten.as_strided_scatter.default, memory, new, size, stride, start)
 
 
 SCATTERS: dict[Any, Any] = {
@@ -218,7 +218,7 @@ OPPOSITES: dict[Any, Any] = {
     aten.view_as_complex.default: aten.view_as_real.default,
 }
 """By view operator: the one that leads back to its source, with the same arguments."""
-INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
+INVERSES: dict[Any, Callable[[Builder, Node, ViewStep, Node], Node]] = {
     aten.view.default: _same_shape,
     aten._reshape_alias.default: _same_shape,
     aten.unsqueeze.default: _same_shape,
@@ -240,10 +240,10 @@ INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
 """By any other view operator: the source's new value from its old one and the view's new one."""
 
 
-def inverse_write(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+def inverse_write(builder: Builder, source: Node, step: ViewStep, new: Node) -> Node:
     """Return the value of `source` after its view `step` received the value `new`."""
     if step.op in SCATTERS:
-        return emit(SCATTERS[step.op], source, new, *step.args)
+        return builder.emit(SCATTERS[step.op], source, new, *step.args)
     if step.op in OPPOSITES:
-        return emit(OPPOSITES[step.op], new, *step.args)
-    return INVERSES.get(step.op, _by_strides)(emit, source, step, new)
+        return builder.emit(OPPOSITES[step.op], new, *step.args)
+    return INVERSES.get(step.op, _by_strides)(builder, source, step, new)

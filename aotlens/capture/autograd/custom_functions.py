@@ -166,11 +166,7 @@ def _is_followed(captured_input: OpenInput) -> bool:
     storage = captured_input.storage
     if storage is None or captured_input.wrapped is not None or not captured_input.is_graph_input:
         return False
-    if (
-        captured_input.duplicate_of is not None
-        or storage.metadata_mutations
-        or storage.bytes_before is not None
-    ):
+    if captured_input.duplicate_of is not None or storage.metadata_mutations:
         return False
     return storage.on_base or not storage.overlapping_inputs
 

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 
-def grad_fn_of(tensor: Any) -> Any:
-    """Return the tensor's `grad_fn`; None if autograd raises, for a view of a changed tensor."""
+def grad_fn_or_none(tensor: Any) -> Any:
+    """Return the tensor's `grad_fn`; None if autograd raises, for a view of a changed tensor.
+
+    `invalid_views.grad_fn_of`, for what later stages read, rejects such a program instead.
+    """
     try:
         return tensor.grad_fn
     except (RuntimeError, ValueError):

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.autograd.graph_walk import autograd_nodes, grad_fn_of
+from aotlens.capture.autograd.graph_walk import autograd_nodes, grad_fn_or_none
 from aotlens.capture.free_variables.containers import MAX_ITEMS
 from aotlens.capture.free_variables.namespaces import bind, value_at
 from aotlens.capture.free_variables.state import (
@@ -125,7 +125,9 @@ def used_inputs(
     leaves = pytree.tree_leaves((output.result, [value for _, value in output.leaves]))
     results = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and find_tracked(leaf) is not None]
     changed = [
-        item.argument for item in inputs if item.is_tensor and grad_fn_of(item.argument) is not item.grad_fn
+        item.argument
+        for item in inputs
+        if item.is_tensor and grad_fn_or_none(item.argument) is not item.grad_fn
     ]
     used = {id(read) for node in recorder.nodes for read in nodes_in((node.args, node.kwargs))}
     used |= {id(recorder.tracked(leaf).storage) for leaf in results}
@@ -164,7 +166,6 @@ def _is_used(recorder: Recorder, captured_input: OpenInput, used: set[int]) -> b
         return True
     return (
         bool(storage.version or storage.metadata_mutations)
-        or storage.new_bytes is not None
         or recorder.tracked(argument).storage is not storage
         or argument.requires_grad is not captured_input.requires_grad
     )
@@ -198,6 +199,6 @@ def _leaves_with_gradient(
         for captured_input in captured_inputs
     ):
         return set()
-    starts = [grad_fn_of(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)]
+    starts = [grad_fn_or_none(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)]
     leaves = (getattr(autograd_node, "variable", None) for autograd_node in autograd_nodes(starts))
     return {id(leaf) for leaf in leaves if leaf is not None}

@@ -20,11 +20,13 @@ from aotlens.capture.operators import aten
 from aotlens.capture.storage import (
     Tracked,
     find_tracked,
+    geometry_of,
     has_symbols,
     ranges_overlap,
     repeated_dims,
     storage_range_of,
 )
+from aotlens.capture.views import extent
 from aotlens.ir.program import op_name
 from aotlens.torch_api.autograd import has_version_counter, raise_as_inference_write
 from aotlens.torch_api.fake.tensors import FakeTensor
@@ -166,9 +168,8 @@ def _overlap(recording: Recording, left: Any, right: Any) -> bool:
 
 def _byte_range(tensor: Any) -> tuple[Any, Any]:
     """Return the first byte of a tensor and the byte after its last; empty sizes count as one."""
-    steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    first = tensor.storage_offset()
-    return first * tensor.element_size(), (first + sum(steps) + 1) * tensor.element_size()
+    first, count = tensor.storage_offset(), extent(tensor.shape, tensor.stride())
+    return first * tensor.element_size(), (first + count) * tensor.element_size()
 
 
 def tensors_of(value: Any) -> list[Any]:
@@ -204,17 +205,12 @@ def reject_partial_overlap(
 
 def _tensors_read(args: tuple[Any, ...]) -> list[Any]:
     """Return the tensors that are read during the write; a zero-dimensional one is read before."""
-    items = [item for arg in args for item in (arg if isinstance(arg, (list, tuple)) else (arg,))]
-    return [item for item in items if type(item) is FakeTensor and item.dim()]
-
-
-def _layout(tensor: Any) -> tuple[Any, ...]:
-    return tensor.shape, tensor.stride(), tensor.storage_offset()
+    return [item for arg in args for item in tensors_of(arg) if type(item) is FakeTensor and item.dim()]
 
 
 def _overlap_at_other_indices(target: Any, arg: Any) -> bool:
     """Return True if two tensors overlap, and not with the same elements at the same indices."""
-    if _layout(target) == _layout(arg):
+    if geometry_of(target) == geometry_of(arg):
         return False
     is_known = storage_range_of(target) is not None and storage_range_of(arg) is not None
     return (is_known and ranges_overlap(target, arg)) or _overlaps_in_part(target, arg)
