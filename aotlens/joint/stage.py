@@ -250,7 +250,7 @@ def _in_entry_geometry(builder: Recorder, captured_input: CapturedInput, info: I
     first = captured_input.fake
     if info.metadata_mutated_without_grad:
         with builder.fake_mode, torch.enable_grad():
-            return MakeNonLeaf.apply(captured_input.argument, first)
+            return MakeNonLeaf.apply(captured_input.argument, first.detach)
     reason = "the mutated input with its original sizes and strides"
     with recording(builder, dynamic=False), torch.enable_grad(), builder.origins.in_stage("joint", reason):
         return captured_input.argument.as_strided(first.shape, first.stride(), first.storage_offset())

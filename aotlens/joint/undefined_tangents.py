@@ -11,13 +11,10 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 
 from aotlens.capture.autograd.graph_walk import nodes_in_order
-from aotlens.capture.inputs.fake_inputs import MakeNonLeafWrapper
 from aotlens.capture.inputs.synthetic_bases import MakeNonLeaf
 
 Edge = tuple[Any, int]
 """An autograd node and the index of one of its inputs."""
-PASSES_ON = (MakeNonLeaf, MakeNonLeafWrapper)
-"""Our functions that return None for None."""
 USERS = ("torch._library.", "aotlens.capture.autograd.custom_functions")
 """Modules with functions that call the user's code; all other functions there treat zeros like None."""
 
@@ -113,7 +110,7 @@ class _Walk:
         for node in nodes_in_order(start[0] for start in starts if start is not None):
             mask, following = self.mask_by_node.get(node, 0), node.next_functions
             masks = _foreach_masks(node, len(following), self.mask_by_edge)
-            if _function_of(node) not in (None, *PASSES_ON):
+            if _function_of(node) not in (None, MakeNonLeaf):
                 self.custom_nodes.append(node)
                 mask, none = self.tangents_at_nodes.get(node, mask), self.none_gradients.get(node, ())
                 masks = [0 if index in none else mask for index in range(len(following))] if none else []

@@ -97,6 +97,7 @@ def output_exit(tensor: Any, is_differentiable: bool) -> OutputExit:
 
 
 def _autograd_change(recording: Recording, captured_input: OpenInput, grad_fn: Any) -> AutogradChange:
+    """Return how the function changed the input for autograd, other than by writes."""
     argument, base = captured_input.argument, captured_input.argument._base
     if not captured_input.requires_grad:
         as_its_base = base is not None and base.requires_grad  # then every view requires grad by itself

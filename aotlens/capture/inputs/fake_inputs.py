@@ -5,7 +5,7 @@ a leaf exactly when the caller's tensor is one.  Of a wrapper subclass every inn
 input, named as the user would (`x.a`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,15 +16,17 @@ from aotlens.capture.graph import Recording
 from aotlens.capture.inputs.overlapping_groups import overlapping_groups
 from aotlens.capture.inputs.synthetic_bases import (
     BaseGroup,
+    MakeNonLeaf,
     base_input,
     copy_tensor_class,
     fake_tensor_of,
     make_synthetic_base,
+    tracked_input,
 )
 from aotlens.capture.mutations.writability import record_inference_argument
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput, OpenInput
-from aotlens.capture.storage import Storage, find_tracked, ranges_overlap, version_of
+from aotlens.capture.storage import Storage, find_tracked, ranges_overlap
 from aotlens.capture.subclasses import Path, inner_tensors, is_fake, is_wrapper, rebuild
 from aotlens.capture.symbols.int_inputs import as_symbol
 from aotlens.ir.names import node_name
@@ -118,6 +120,7 @@ def fake_of_input(fake_mode: FakeTensorMode, value: Any, slot: FlatInput, dynami
 
 
 def _number(recorder: Recorder, value: Any, slot: FlatInput) -> OpenInput:
+    """Capture a leaf that is no tensor: a symbol, a generator or torchbind object, or a constant."""
     if isinstance(slot, SymIntInput):
         if type(value) is int:
             value = as_symbol(recorder.fake_mode.shape_env, value, slot.name)
@@ -172,18 +175,6 @@ def _with_sharing(inputs: tuple[OpenInput, ...], storages: dict[int, list[int]])
     return tuple(result)
 
 
-class MakeNonLeafWrapper(torch.autograd.Function):
-    """Gives an existing wrapper a grad_fn, so that it is not a leaf."""
-
-    @staticmethod
-    def forward(ctx: Any, leaf: Any, make: Callable[[], Any]) -> Any:
-        return make()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        return gradient, None
-
-
 def wrapper_input(recording: Recording, value: Any, slot: FlatInput, name: str, dynamic: bool) -> OpenInput:
     """Capture one wrapper; call inside the recorder's fake mode."""
     fake = value if is_fake(value, recording.fake_mode) else fake_wrapper(recording.fake_mode, value, dynamic)
@@ -204,20 +195,8 @@ def wrapper_input(recording: Recording, value: Any, slot: FlatInput, name: str, 
     argument, leaf = _with_grad(value, fake, argument)
     copy_tensor_class(argument, value)
     node = Node(recording.name(name), None, (), {}, fake, Origin(NO_ORIGIN, ""))
-    storage = Storage(node, argument)
-    recording.track(argument, storage)
-    return CapturedInput(
-        slot=slot,
-        argument=argument,
-        node=node,
-        fake=fake,
-        leaf=leaf,
-        storage=storage,
-        grad_fn=argument.grad_fn,
-        version=version_of(argument),
-        is_leaf=value.is_leaf,
-        wrapped=wrapped,
-    )
+    recording.track(argument, Storage(node, argument))
+    return tracked_input(recording, slot, node, argument, leaf=leaf, is_leaf=value.is_leaf, wrapped=wrapped)
 
 
 def fake_wrapper(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
@@ -258,7 +237,7 @@ def _with_grad(value: Any, fake: Any, argument: Any) -> tuple[Any, Any]:
     with torch.no_grad():
         leaf = rebuild(fake, _untracked)[1].requires_grad_()
     with torch.enable_grad():
-        return MakeNonLeafWrapper.apply(leaf, lambda: argument), leaf
+        return MakeNonLeaf.apply(leaf, lambda: argument), leaf
 
 
 def _untracked(path: Path, inner: Any) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 
 from aotlens.capture.as_strided import overlaps_itself
-from aotlens.capture.storage import contains_range, ranges_overlap
+from aotlens.capture.storage import contains_range, ranges_overlap, view_base
 from aotlens.torch_api.fake.tensors import is_traceable_wrapper_subclass
 
 
@@ -67,9 +67,10 @@ def _is_view_of_other(left: Any, right: Any) -> bool:
 def _group(values: list[Any], members: tuple[int, ...]) -> OverlappingGroup:
     """Return the group; its base is flat if no single autograd root contains all members.
 
-    Each member then retains its own gradient edge.
+    Each member then retains its own gradient edge.  Members without gradient need a root only with grad mode
+    on: a write may then give it, and all of them, a `grad_fn`.
     """
-    roots = [root_of(values[index]) for index in members]
+    roots = [view_base(values[index]) for index in members]
     differentiable_roots = {
         id(root): root for root, index in zip(roots, members, strict=True) if values[index].requires_grad
     }
@@ -83,10 +84,6 @@ def _group(values: list[Any], members: tuple[int, ...]) -> OverlappingGroup:
     if not all(_contains(root, values[index]) for index in members):
         return OverlappingGroup(members, None, None)
     return OverlappingGroup(members, root, next((index for index in members if values[index] is root), None))
-
-
-def root_of(value: Any) -> Any:
-    return value._base if value._base is not None else value
 
 
 def _contains(root: Any, value: Any) -> bool:

@@ -5,6 +5,7 @@ writes; the graph takes them separately unless one is written to or has a metada
 their base.
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,12 +14,12 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.inputs.overlapping_groups import OverlappingGroup, root_of
+from aotlens.capture.inputs.overlapping_groups import OverlappingGroup
 from aotlens.capture.mutations.writability import with_writability_of
 from aotlens.capture.operators import aten
 from aotlens.capture.records import CapturedInput, OpenInput, SyntheticBaseOf
-from aotlens.capture.storage import Storage, Tracked, set_tracked, version_of
-from aotlens.capture.views import ViewStep, apply_chain
+from aotlens.capture.storage import Storage, Tracked, set_tracked, version_of, view_base
+from aotlens.capture.views import ViewStep, apply_chain, extent
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
@@ -70,7 +71,7 @@ def _alias_for(base: OpenInput, value: Any, aliases: list[tuple[Any, Any]]) -> A
 
     `aliases` has one for each of the caller's roots whose version counter no earlier one shares.
     """
-    root = root_of(value)
+    root = view_base(value)
     alias = next((alias for other, alias in aliases if _shares_version(root, other)), None)
     if alias is None:
         alias = base.argument.data
@@ -96,10 +97,17 @@ def base_input(recording: Recording, slot: FlatInput, fake: Any, like: Any, name
     if not fake.dim() and fake.item_memo is not None:  # Dynamo knows the value, and guards on it
         argument.item_memo = fake.item_memo
     recording.track(argument, Storage(node, argument))
-    captured_input = _captured_input(recording, slot, node, argument, leaf if leaf.requires_grad else None)
+    recording.symbols.define_sizes(node)
     is_leaf = like is None or like.is_leaf
-    is_leaf_view = leaf.requires_grad and is_leaf and not root_of(like).requires_grad
-    return replace(captured_input, is_leaf=is_leaf, is_leaf_view=is_leaf_view)
+    return tracked_input(
+        recording,
+        slot,
+        node,
+        argument,
+        leaf=leaf if leaf.requires_grad else None,
+        is_leaf=is_leaf,
+        is_leaf_view=leaf.requires_grad and is_leaf and not view_base(like).requires_grad,
+    )
 
 
 def _argument_for(leaf: Any, like: Any) -> Any:
@@ -107,7 +115,7 @@ def _argument_for(leaf: Any, like: Any) -> Any:
     argument = leaf
     if leaf.requires_grad and not like.is_leaf:
         with torch.enable_grad():
-            argument = MakeNonLeaf.apply(leaf, leaf)
+            argument = MakeNonLeaf.apply(leaf, leaf.detach)
     copy_tensor_class(argument, like)
     return argument
 
@@ -131,28 +139,29 @@ def copy_tensor_class(argument: Any, like: Any) -> None:
         argument._is_buffer, argument.persistent = True, getattr(like, "persistent", True)
 
 
-def _captured_input(recording: Recording, slot: FlatInput, node: Node, argument: Any, leaf: Any) -> OpenInput:
-    """Return the record of a tracked argument."""
-    recording.symbols.define_sizes(node)
+def tracked_input(
+    recording: Recording, slot: FlatInput, node: Node, argument: Any, **facts: Any
+) -> OpenInput:
+    """Return the record of a tracked argument before the run, with further fields."""
     return CapturedInput(
         slot=slot,
         argument=argument,
         node=node,
         fake=node.val,
-        leaf=leaf,
         storage=recording.tracked(argument).storage,
         grad_fn=argument.grad_fn,
         version=version_of(argument),
+        **facts,
     )
 
 
 class MakeNonLeaf(torch.autograd.Function):
-    """Gives a tensor a grad_fn that passes its gradient to another, so that it may be written to in place."""
+    """Gives a new tensor a grad_fn that passes its gradient to another; so it may be written to in place."""
 
     @staticmethod
-    def forward(ctx: Any, source: Any, tensor: Any) -> Any:
+    def forward(ctx: Any, source: Any, make: Callable[[], Any]) -> Any:
         ctx.set_materialize_grads(False)
-        return tensor.detach()
+        return make()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -177,7 +186,10 @@ def _fake_base(recording: Recording, group: OverlappingGroup, values: list[Any])
     plain = (value for value in members if not value.is_neg() and not value.is_conj())
     first = next(plain, members[0])  # a lazily negated or conjugated tensor cannot be viewed as another dtype
     fake = fake_tensor_of(recording.fake_mode, first, dynamic=False)
-    size_bytes = max((_last_element(value) + 1) * value.element_size() for value in members)
+    size_bytes = max(
+        (int(value.storage_offset()) + extent(value.shape, value.stride())) * value.element_size()
+        for value in members
+    )
     with torch.no_grad(), below_views():
         return fake.detach().as_strided((-(-size_bytes // fake.element_size()),), (1,), 0)
 
@@ -226,8 +238,9 @@ def _member(recording: Recording, base: OpenInput, alias: Any, member: tuple[Any
     storage.views[chain] = node
     storage.overlapping_inputs = {**storage.overlapping_inputs, chain: node}
     set_tracked(argument, Tracked(storage, chain, node, storage.version))
-    captured_input = _captured_input(recording, slot, node, argument, leaf)
-    return replace(captured_input, is_leaf=value.is_leaf, has_own_edge=has_own_edge)
+    recording.symbols.define_sizes(node)
+    facts = {"leaf": leaf, "is_leaf": value.is_leaf, "has_own_edge": has_own_edge}
+    return tracked_input(recording, slot, node, argument, **facts)
 
 
 def inputs_with_bases(
@@ -274,6 +287,7 @@ def _block_base_gradient(base_group: BaseGroup) -> None:
 
 
 def _chain(base: Any, value: Any) -> tuple[ViewStep, ...]:
+    """Return the views that lead from a base to a tensor on its storage, of another dtype if need be."""
     size, stride, offset = list(value.shape), list(value.stride()), value.storage_offset()
     strided = ViewStep(aten.as_strided.default, (size, stride, offset))
     if value.dtype is base.dtype:
@@ -299,9 +313,3 @@ def _lazy_bit_steps(*tensors: Any) -> tuple[ViewStep, ...]:
     negated = sum(tensor.is_neg() for tensor in tensors) % 2
     steps = ((conjugated, aten._conj.default), (negated, aten._neg_view.default))
     return tuple(ViewStep(op, ()) for differs, op in steps if differs)
-
-
-def _last_element(tensor: Any) -> int:
-    """Return the highest storage element that the tensor contains."""
-    steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return int(tensor.storage_offset()) + sum(steps)
