@@ -22,7 +22,7 @@ from aotlens.capture.subclasses import is_wrapper
 from aotlens.capture.symbols.float_inputs import FloatRunner
 from aotlens.capture.symbols.int_inputs import fake_mode_for
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
-from aotlens.model.report import AFTER, GraphId, Span, Variable
+from aotlens.model.report import AFTER, GraphId, Span
 from aotlens.torch_api.dynamo.state import TracingContext, compile_id, is_static_input, resolve_dynamo_source
 from aotlens.torch_api.fake.tensors import FakeTensorMode, detect_fake_mode
 
@@ -89,12 +89,8 @@ def capture_graph_module(
 
     flat_call = FlatCall(list(call.values), call.slots, None, run)
     captured, builder = capture_run(call.subject, flat_call, settings)
-    return _with_flat_structure(captured, variables_of_nodes(gm, spans_of_node)), builder
-
-
-def _with_flat_structure(captured: Captured, variables: tuple[Variable, ...]) -> Captured:
-    structure = replace(captured.structure, arguments=None, result=None)
-    return replace(captured, structure=structure, variables=variables)
+    variables = variables_of_nodes(gm, spans_of_node)
+    return replace(captured, structure=replace(captured.structure, result=None), variables=variables), builder
 
 
 def _with_ragged_sizes(gm: fx.GraphModule, inputs: list[Any]) -> list[Any]:

@@ -138,6 +138,7 @@ class Recorder(Recording, TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        """Record one operator: a call of the user's code, or a part of such a call if one is running."""
         kwargs = with_original_device(args, kwargs) if kwargs else {}
         if has_wrapper(types):
             return self._unwrap(func, args, kwargs)
@@ -224,11 +225,8 @@ class Recorder(Recording, TorchDispatchMode):
             node = self.add_node(func, tuple(self.argument(arg) for arg in args), {}, result)
             self.track_results(node, result)
             return result
-        self.is_inside_operator = True
-        try:
+        with self.inside_operator(self.origin):
             return HANDLERS[describe(func).kind](self, func, describe(func), args, kwargs)
-        finally:
-            self.is_inside_operator = False
 
     def _query(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.ops.prim.device.default and type(args[0]) is FakeTensor:
@@ -256,12 +254,8 @@ class Recorder(Recording, TorchDispatchMode):
         if op not in self.decompositions:
             return None
         bound = [self._bind(value, arg) for value, arg in zip(values, args, strict=True)]
-        was_inside, self.is_inside_operator = self.is_inside_operator, True
-        try:
-            with self:
-                result = apply_rule(self.decompositions[op], self.random.functional, bound, kwargs)
-        finally:
-            self.is_inside_operator = was_inside
+        with self.inside_operator(self.origin), self:
+            result = apply_rule(self.decompositions[op], self.random.functional, bound, kwargs)
         if result is NotImplemented:
             return None
         self.decomposed = True

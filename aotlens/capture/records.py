@@ -151,6 +151,8 @@ class CapturedInput(Generic[StorageType]):
     none."""
     free_tensor: Any = None
     """The real tensor, if it is a free tensor."""
+    wrapped: Wrapped | None = None
+    """For a wrapper subclass: its inner graph inputs; `node` then only provides the name."""
     exit: InputExit | None = None
     """Its state when the function had returned; None while it runs, and for a plain value."""
 
@@ -163,9 +165,6 @@ class CapturedInput(Generic[StorageType]):
     def has_own_gradient(self) -> bool:
         """Whether autograd computes its own gradient, not only that of its synthetic base."""
         return self.is_graph_input or (self.requires_grad and self.has_own_edge)
-
-    wrapped: Wrapped | None = None
-    """For a wrapper subclass: its inner graph inputs; `node` then only provides the name."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:

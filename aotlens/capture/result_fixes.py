@@ -73,14 +73,10 @@ def as_boolean_mask(recording: Recording, mask: Node) -> Node:
     """Recompute a random mask from its boolean form, so that the backward saves the smaller one."""
     if not (mask.val.is_floating_point() and is_random_op(mask.op) and torch.is_grad_enabled()):
         return mask
-    origin = recording.origin
-    try:
-        recording.origin = replace(origin, stage="capture", reason=BOOLEAN_MASK)
+    with recording.inside_operator(replace(recording.origin, stage="capture", reason=BOOLEAN_MASK)):
         small = recording.emit(aten.ne.Scalar, mask, 0)
-        recording.origin = replace(origin, stage="capture", reason=MASK_FROM_BOOLEAN)
+    with recording.inside_operator(replace(recording.origin, stage="capture", reason=MASK_FROM_BOOLEAN)):
         return recording.emit(aten._to_copy.default, small, dtype=mask.val.dtype)
-    finally:
-        recording.origin = origin
 
 
 SELECT = aten.where.ScalarOther

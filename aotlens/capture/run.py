@@ -3,7 +3,7 @@
 Invariant: grad mode and the stack of modes are restored whatever happens in the user's function.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +39,7 @@ from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.provenance.variables import VariableObserver
 from aotlens.capture.recorded import Snapshot, leaves_and_unreturned
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, FlatCall, OpenInput, OutputExit, Structure, Subject
+from aotlens.capture.records import Captured, FlatCall, OpenInput, Structure, Subject
 from aotlens.capture.rng.random_op_rules import has_random_rules
 from aotlens.capture.symbols.size_guards import recording_guards
 from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scalars
@@ -94,7 +94,9 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
     changes = ran.changes
     result, filled = changes.result, changes.leaves
     returned = [*pytree.tree_leaves(result), *(value for _, value in filled)]
-    requiring_grad = frozenset(id(value) for value in returned if _requires_grad(value))
+    requiring_grad = {
+        id(value) for value in returned if isinstance(value, torch.Tensor) and value.requires_grad
+    }
     inputs = used_inputs(recorder, inputs, call.free_tensors, changes)
     inputs, bases = inputs_with_bases(recorder, inputs, base_groups, returned)
     inputs = (*inputs, *captured_inputs(recorder, len(inputs)))
@@ -111,14 +113,24 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
             with_exit(recorder, captured_input, grad_fn, snapshot)
             for captured_input, grad_fn in zip(inputs, grad_fns, strict=True)
         )
-        output_exits = _output_exits(outputs, requiring_grad)
+        output_exits = {
+            id(value): output_exit(value, id(value) in requiring_grad)
+            for value in outputs
+            if isinstance(value, torch.Tensor)
+        }
     return Captured(
         subject=subject,
         inputs=final_inputs,
         outputs=outputs,
         output_exits=MappingProxyType(output_exits),
         output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
-        structure=Structure(call.arguments, spec, (), *_updates(changes)),
+        structure=Structure(
+            arguments=call.arguments,
+            result=spec,
+            rebindings=changes.rebindings,
+            rebound=changes.rebound,
+            existing_containers=changes.existing_containers,
+        ),
         recorded=snapshot.take(_known_tensors(recorder, outputs)),
         grad_enabled=ran.grad_enabled,
         fixed_modes=(ran.grad_enabled, ran.inference_mode) if ran.switches_grad_mode else None,
@@ -132,23 +144,6 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
         hooks=callers_hooks(),
         has_hooks=has_saved_tensor_hooks(),
     ), recorder
-
-
-def _output_exits(outputs: Sequence[Any], requiring_grad: frozenset[int]) -> dict[int, OutputExit]:
-    return {
-        id(value): output_exit(value, id(value) in requiring_grad)
-        for value in outputs
-        if isinstance(value, torch.Tensor)
-    }
-
-
-def _requires_grad(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def _updates(changes: OutputWithUpdates) -> tuple[Any, Any, Any]:
-    """Return what the wrapper repeats in the caller's objects."""
-    return changes.rebindings, changes.rebound, changes.existing_containers
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +167,8 @@ def _run(recorder: Recorder, call: FlatCall, inputs: tuple[OpenInput, ...], sett
     inference_mode = torch.is_inference_mode_enabled()
     observer = VariableObserver() if settings.observe_variables else None
     random_state, modes = torch.get_rng_state(), current_modes()
-    with recording(recorder, settings.dynamic), preserved_grad_mode(), translated_errors(recorder):
+    grad_mode_restored = torch.set_grad_enabled(grad_enabled)
+    with recording(recorder, settings.dynamic), grad_mode_restored, translated_errors(recorder):
         watching_grad_mode = patched(GRAD_MODE, lambda: grad_switches.append(True))
         if settings.dynamic:
             recorder.on_data_dependent_number()
@@ -302,12 +298,3 @@ def _handlers(recorder: Recorder) -> TraceHandlers:
         flex_attention_env=Lifting,
         launch_kernel=launch_as_operator,
     )
-
-
-@contextmanager
-def preserved_grad_mode() -> Iterator[None]:
-    before = torch.is_grad_enabled()
-    try:
-        yield
-    finally:
-        torch.set_grad_enabled(before)

@@ -15,7 +15,6 @@ from torch._functorch._aot_autograd.descriptors import PlainAOTInput
 
 from aotlens.analysis.records import AliasBase, InputBase, IntermediateBaseOf, OutputBase
 from aotlens.capture.inputs.module_tensors import module_tensors
-from aotlens.capture.run import preserved_grad_mode
 from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
@@ -64,7 +63,7 @@ def peer_metadata(given: PreparedCall) -> Any:
         flat_args_descs=[PlainAOTInput(index) for index in range(len(arguments))],
         keep_input_mutations=True,
     )
-    with preserved_grad_mode(), mode:
+    with torch.set_grad_enabled(torch.is_grad_enabled()), mode:
         return collect(*arguments)
 
 
