@@ -59,10 +59,7 @@ RESIZE_STORAGE = torch.ops.inductor.resize_storage_bytes_
 STORAGE_SWAPS = frozenset({aten.set_, aten.resize_, aten.resize_as_, aten._resize_output_, RESIZE_STORAGE})
 
 FUNCTIONAL_BY_NAME: dict[Any, Any] = {
-    aten.bernoulli_.float: aten.bernoulli.p,
     aten.native_batch_norm.default: aten._native_batch_norm_legit_functional.default,
-    aten.normal_.default: aten.normal_functional.default,
-    aten.index_put_.hacked_twin: aten.index_put.hacked_twin,
     aten._index_put_impl_.default: aten.index_put.default,
 }
 """Functional variants whose name does not follow the rule."""
@@ -124,31 +121,27 @@ def describe(func: Any) -> Operator:
     """Classify one overload."""
     if is_higher_order(func):
         return Operator(Kind.HIGHER_ORDER)
-    random = Tag.nondeterministic_seeded in func.tags
     if func in KINDS:
         return Operator(KINDS[func])
-    if func in UNDECLARED_WRITES:
-        functional, fake = FUNCTIONAL_BY_NAME[func], FAKES.get(func)
-        return Operator(Kind.MUTATION, UNDECLARED_WRITES[func], (), functional, fake=fake)
     if func.overloadpacket in STORAGE_SWAPS:
         return Operator(Kind.STORAGE_SWAP)
-    written = written_arguments(func)
+    random, fake = Tag.nondeterministic_seeded in func.tags, FAKES.get(func)
+    written = UNDECLARED_WRITES.get(func) or written_arguments(func)
     if Tag.inplace_view in func.tags:
         return Operator(Kind.METADATA_MUTATION, written, _returned(func), functional_variant(func))
     if written:
         functional = functional_variant(func)
         if functional is None and has_composite_kernel(func):  # `dropout_` whole, under inference mode
             return Operator(Kind.COMPOSITE)
-        return Operator(
-            Kind.MUTATION, written, _returned(func), functional, _result_options(func, functional), random
-        )
+        options = _result_options(func, functional)
+        return Operator(Kind.MUTATION, written, _returned(func), functional, options, random, fake)
     if has_ordered_effect(func) or isinstance(func, TorchBindOpOverload):
         return Operator(Kind.EFFECT)
     if has_composite_kernel(func):
         return Operator(Kind.COMPOSITE)
     if any(r.alias_info is not None for r in func._schema.returns):
         return Operator(Kind.VIEW)
-    return Operator(Kind.PURE, random=random, fake=FAKES.get(func))
+    return Operator(Kind.PURE, random=random, fake=fake)
 
 
 def is_builtin(func: Any) -> bool:
@@ -180,8 +173,12 @@ def _returned(func: Any) -> tuple[int, ...]:
     return tuple(names.index(alias.before_set) for alias in results)
 
 
+TENSOR_OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
+"""Arguments of `zeros` that `zeros.out` lacks: the tensor that it fills has them."""
+
+
 def functional_variant(func: Any) -> Any:
-    """Return the overload with new results: `add` for `add_`, `mul` for `mul.out`."""
+    """Return the overload with new results: `add` for `add_`, `zeros` for `zeros.out`."""
     if func in FUNCTIONAL_BY_NAME:
         return FUNCTIONAL_BY_NAME[func]
     namespace, name = func._schema.name.split("::")
@@ -189,26 +186,13 @@ def functional_variant(func: Any) -> Any:
     wanted = _inputs_of(func)
     operator = name.replace("__i", "__", 1)  # `x <<= 1` calls `__ilshift__`
     plain = name.removesuffix("_")
-    for packet_name in dict.fromkeys((plain, name, plain + "_functional", name + "_functional", operator)):
+    for packet_name in (plain, plain + "_functional", operator):
         packet = getattr(packets, packet_name, None)
         for overload in packet.overloads() if packet is not None else ():
             variant = getattr(packet, overload)
-            if not written_arguments(variant) and _inputs_of(variant) == wanted:
+            inputs = [arg for arg in _inputs_of(variant) if arg in wanted or arg[0] not in TENSOR_OPTIONS]
+            if not written_arguments(variant) and inputs == wanted:
                 return variant
-    return _factory_variant(func)
-
-
-TENSOR_OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
-
-
-def _factory_variant(func: Any) -> Any:
-    """Return `zeros` for `zeros.out`, which takes dtype and device from the tensor that it fills."""
-    packet, wanted = func.overloadpacket, _inputs_of(func)
-    for overload in packet.overloads() if func._schema.arguments[-1].is_out else ():
-        variant = getattr(packet, overload)
-        own = [argument for argument in _inputs_of(variant) if argument[0] not in TENSOR_OPTIONS]
-        if not written_arguments(variant) and own == wanted:
-            return variant
     return None
 
 
