@@ -14,7 +14,7 @@ import torch
 from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
 from aotlens.build.captured import SYMBOLIC
 from aotlens.capture.events import Call
-from aotlens.capture.inputs.synthetic_bases import base_input
+from aotlens.capture.inputs.tensor_inputs import tensor_input
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.recorder import Recorder
@@ -126,7 +126,7 @@ class _Player:
             inner_tensors(captured_input.argument), captured_input.nodes, strict=True
         ):
             slot = inner_slot(captured_input.slot, path)
-            new = base_input(self._recorder, slot, node.val, None, node.name)
+            new = tensor_input(self._recorder, slot, node.val, None, node.name)
             assert new.node is not None  # as of every graph input
             assert new.storage is not None  # as of every tensor
             new.storage.inputs = (0,)

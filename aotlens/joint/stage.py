@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf, ViewAndMutationMeta
-from aotlens.capture.inputs.synthetic_bases import MakeNonLeaf
+from aotlens.capture.inputs.tensor_inputs import MakeNonLeaf
 from aotlens.capture.recorded import Snapshot
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput

@@ -11,7 +11,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 
 from aotlens.capture.autograd.graph_walk import nodes_in_order
-from aotlens.capture.inputs.synthetic_bases import MakeNonLeaf
+from aotlens.capture.inputs.tensor_inputs import MakeNonLeaf
 
 Edge = tuple[Any, int]
 """An autograd node and the index of one of its inputs."""

@@ -13,14 +13,12 @@ import numpy as np
 import torch
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.inputs.overlapping_groups import overlapping_groups
-from aotlens.capture.inputs.synthetic_bases import (
-    BaseGroup,
+from aotlens.capture.inputs.synthetic_bases import BaseGroup, make_synthetic_base, overlapping_groups
+from aotlens.capture.inputs.tensor_inputs import (
     MakeNonLeaf,
-    base_input,
     copy_tensor_class,
     fake_tensor_of,
-    make_synthetic_base,
+    tensor_input,
     tracked_input,
 )
 from aotlens.capture.mutations.writability import record_inference_argument
@@ -98,7 +96,7 @@ def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> O
     if kind := unsupported_kind(value):
         raise unsupported("input-layout", recorder.span, kind=kind, input=slot.name)
     fake = fake_of_input(recorder.fake_mode, value, slot, dynamic)
-    return base_input(recorder, slot, fake, value, node_name(slot.name))
+    return tensor_input(recorder, slot, fake, value, node_name(slot.name))
 
 
 def unsupported_kind(value: Any) -> str:

@@ -5,20 +5,18 @@ writes; the graph takes them separately unless one is written to or has a metada
 their base.
 """
 
-from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from aotlens.capture.as_strided import overlaps_itself
 from aotlens.capture.graph import Recording
-from aotlens.capture.inputs.overlapping_groups import OverlappingGroup
-from aotlens.capture.mutations.writability import with_writability_of
+from aotlens.capture.inputs.tensor_inputs import argument_for, fake_tensor_of, tensor_input, tracked_input
 from aotlens.capture.operators import aten
-from aotlens.capture.records import CapturedInput, OpenInput, SyntheticBaseOf
-from aotlens.capture.storage import Storage, Tracked, set_tracked, version_of, view_base
+from aotlens.capture.records import OpenInput, SyntheticBaseOf
+from aotlens.capture.storage import Tracked, contains_range, ranges_overlap, set_tracked, view_base
 from aotlens.capture.views import ViewStep, apply_chain, extent
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
@@ -26,10 +24,92 @@ from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, SyntheticBase
 from aotlens.torch_api.autograd import shares_version_counter
 from aotlens.torch_api.dynamo.state import is_dynamo_input
-from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode, to_fake
+from aotlens.torch_api.fake.tensors import is_traceable_wrapper_subclass
 from aotlens.torch_api.modes import below_views
-from aotlens.torch_api.symbolic import symbolic_context_of
 from aotlens.unsupported import unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class OverlappingGroup:
+    """Distinct inputs on one storage of which two overlap, or one that contains elements several times."""
+
+    members: tuple[int, ...]
+    """Flat indices."""
+    root: Any
+    """The caller's tensor of which all members with a gradient are views; None for a flat base."""
+    root_member: int | None
+    """The member that is the root itself, if any."""
+
+    @property
+    def kind(self) -> Literal["input", "view_base", "flat"]:
+        if self.root is None:
+            return "flat"
+        return "input" if self.root_member is not None else "view_base"
+
+
+def overlapping_groups(values: list[Any], dynamic: bool) -> list[OverlappingGroup]:
+    """Return the groups of inputs that need a base if a member is written; usually none.
+
+    With symbolic sizes, an input that only overlaps itself gets no base, which would specialise its sizes.
+    """
+    storages: dict[int, list[int]] = {}
+    seen: set[int] = set()
+    for index, value in enumerate(values):
+        if isinstance(value, torch.Tensor) and id(value) not in seen and _is_plain(value):
+            seen.add(id(value))
+            storages.setdefault(value.untyped_storage()._cdata, []).append(index)
+    return [
+        _group(values, tuple(members))
+        for members in storages.values()
+        if _any_overlap(values, members)
+        or (not dynamic and any(overlaps_itself(values[member]) for member in members))
+    ]
+
+
+def _is_plain(value: Any) -> bool:
+    return value.layout is torch.strided and not is_traceable_wrapper_subclass(value)
+
+
+def _any_overlap(values: list[Any], members: list[int]) -> bool:
+    """Return True if two members overlap, or one is a view of another although it is empty."""
+    return any(
+        ranges_overlap(values[left], values[right]) or _is_view_of_other(values[left], values[right])
+        for end, left in enumerate(members)
+        for right in members[:end]
+    )
+
+
+def _is_view_of_other(left: Any, right: Any) -> bool:
+    return left._base is right or right._base is left
+
+
+def _group(values: list[Any], members: tuple[int, ...]) -> OverlappingGroup:
+    """Return the group; its base is flat if no single autograd root contains all members.
+
+    Each member then retains its own gradient edge.  Members without gradient need a root only with grad mode
+    on: a write may then give it, and all of them, a `grad_fn`.
+    """
+    roots = [view_base(values[index]) for index in members]
+    differentiable_roots = {
+        id(root): root for root, index in zip(roots, members, strict=True) if values[index].requires_grad
+    }
+    one_root = all(root is roots[0] for root in roots)
+    root = next(iter(differentiable_roots.values()), None)
+    if root is None and one_root and torch.is_grad_enabled():
+        root = roots[0]
+    has_leaves_in_plain_root = differentiable_roots and root is not None and not root.requires_grad
+    if len(differentiable_roots) > 1 or root is None or has_leaves_in_plain_root:
+        return OverlappingGroup(members, None, None)
+    if not all(_contains(root, values[index]) for index in members):
+        return OverlappingGroup(members, None, None)
+    return OverlappingGroup(members, root, next((index for index in members if values[index] is root), None))
+
+
+def _contains(root: Any, value: Any) -> bool:
+    """Return True if a view of the root, from the storage's start, can contain the tensor."""
+    if root.storage_offset() != 0:
+        return False
+    return value is root or value._base is root or contains_range(root, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +132,7 @@ def make_synthetic_base(
     if group.root_member is not None:
         slot = slots[group.root_member]
         name = node_name(slot.name)
-    base = base_input(recording, slot, fake, group.root, name)
+    base = tensor_input(recording, slot, fake, group.root, name)
     storage = base.storage
     assert storage is not None  # a base is a tensor
     storage.inputs = group.members
@@ -89,85 +169,6 @@ def _shares_version(tensor: Any, other: Any) -> bool:
     )
 
 
-def base_input(recording: Recording, slot: FlatInput, fake: Any, like: Any, name: str) -> OpenInput:
-    """Return one graph input with its fake tensor and its argument, a leaf exactly when `like` is."""
-    node = Node(recording.name(name), None, (), {}, fake, Origin(NO_ORIGIN, ""))
-    leaf = with_writability_of(like, _leaf(fake, like is not None and like.requires_grad))
-    argument = _argument_for(leaf, like)
-    if not fake.dim() and fake.item_memo is not None:  # Dynamo knows the value, and guards on it
-        argument.item_memo = fake.item_memo
-    recording.track(argument, Storage(node, argument))
-    recording.symbols.define_sizes(node)
-    is_leaf = like is None or like.is_leaf
-    return tracked_input(
-        recording,
-        slot,
-        node,
-        argument,
-        leaf=leaf if leaf.requires_grad else None,
-        is_leaf=is_leaf,
-        is_leaf_view=leaf.requires_grad and is_leaf and not view_base(like).requires_grad,
-    )
-
-
-def _argument_for(leaf: Any, like: Any) -> Any:
-    """Return a tensor on the memory of a leaf: the leaf itself exactly when `like` is one."""
-    argument = leaf
-    if leaf.requires_grad and not like.is_leaf:
-        with torch.enable_grad():
-            argument = MakeNonLeaf.apply(leaf, leaf.detach)
-    copy_tensor_class(argument, like)
-    return argument
-
-
-def _leaf(fake: Any, requires_grad: bool) -> Any:
-    """Return a leaf on the memory of another tensor; an inference tensor if that is one."""
-    inference = fake.is_inference()
-    with (
-        torch.inference_mode() if inference else torch.no_grad(),
-        nullcontext() if inference else below_views(),
-    ):
-        leaf = fake.detach()
-        return leaf.requires_grad_() if requires_grad else leaf
-
-
-def copy_tensor_class(argument: Any, like: Any) -> None:
-    """Mark the argument as a parameter or buffer if the caller's is: functions and modules check it."""
-    if isinstance(like, torch.nn.Parameter):
-        argument._is_param = True
-    elif isinstance(like, torch.nn.Buffer):
-        argument._is_buffer, argument.persistent = True, getattr(like, "persistent", True)
-
-
-def tracked_input(
-    recording: Recording, slot: FlatInput, node: Node, argument: Any, **facts: Any
-) -> OpenInput:
-    """Return the record of a tracked argument before the run, with further fields."""
-    return CapturedInput(
-        slot=slot,
-        argument=argument,
-        node=node,
-        fake=node.val,
-        storage=recording.tracked(argument).storage,
-        grad_fn=argument.grad_fn,
-        version=version_of(argument),
-        **facts,
-    )
-
-
-class MakeNonLeaf(torch.autograd.Function):
-    """Gives a new tensor a grad_fn that passes its gradient to another; so it may be written to in place."""
-
-    @staticmethod
-    def forward(ctx: Any, source: Any, make: Callable[[], Any]) -> Any:
-        ctx.set_materialize_grads(False)
-        return make()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return gradients[0], None
-
-
 def _fake_base(recording: Recording, group: OverlappingGroup, values: list[Any]) -> Any:
     """Return the fake root, or a flat tensor over the storage up to the last element of any member.
 
@@ -200,18 +201,6 @@ def _specialise(fake: Any) -> None:
         number.__index__()
 
 
-def fake_tensor_of(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
-    """Return the fake tensor of a value, always the same one."""
-    if type(value) is FakeTensor and value.fake_mode is fake_mode:
-        return value
-    if is_dynamo_input(value):  # Dynamo has decided which sizes are symbols
-        return to_fake(fake_mode, value)
-    sizes = symbolic_context_of(value) if dynamic else None
-    if sizes is not None:
-        return to_fake(fake_mode, value, symbolic_context=sizes)
-    return to_fake(fake_mode, value, static_shapes=not dynamic)
-
-
 def _member(recording: Recording, base: OpenInput, alias: Any, member: tuple[Any, FlatInput]) -> OpenInput:
     """Return a member as a view of an alias of the base.
 
@@ -228,7 +217,7 @@ def _member(recording: Recording, base: OpenInput, alias: Any, member: tuple[Any
     if has_own_edge:
         is_leaf_view = value.is_leaf and value._base is not None  # then it stays a view of the alias
         leaf = (argument if is_leaf_view else argument.detach()).requires_grad_()
-        argument = _argument_for(leaf, value)
+        argument = argument_for(leaf, value)
     elif value.requires_grad:
         leaf = get_gradient_edge(argument)
     elif value._base is None:
