@@ -66,16 +66,12 @@ class Region:
 
     @property
     def result_count(self) -> int:
-        return sum(isinstance(out.slot, UserOutput) for out in self.forward.outputs)
+        return len(self.forward.outputs_of(UserOutput))
 
     @property
     def tangents(self) -> tuple[tuple[int, Node], ...]:
         """The outputs that have a gradient, each with its tangent in the backward."""
-        return tuple(
-            (int(graph_input.slot.name), graph_input.node)
-            for graph_input in self.backward.inputs
-            if isinstance(graph_input.slot, Tangent)
-        )
+        return tuple((int(item.slot.name), item.node) for item in self.backward.inputs_of(Tangent))
 
     @property
     def gradients(self) -> tuple[int, ...]:

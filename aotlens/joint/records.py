@@ -33,14 +33,12 @@ class Joint:
     @property
     def returned_outputs(self) -> tuple[ProgramOutput, ...]:
         """The outputs that the caller keeps: user outputs and their intermediate bases."""
-        return tuple(
-            out for out in self.program.outputs if isinstance(out.slot, (UserOutput, IntermediateBase))
-        )
+        return self.program.outputs_of(UserOutput, IntermediateBase)
 
     @property
     def gradients(self) -> tuple[ProgramOutput, ...]:
         """The backward's outputs: gradients and, with functional RNG, the new offset."""
-        return tuple(out for out in self.program.outputs if isinstance(out.slot, BACKWARD_OUTPUTS))
+        return self.program.outputs_of(*BACKWARD_OUTPUTS)
 
 
 @dataclass(frozen=True, slots=True)
