@@ -103,13 +103,6 @@ EXCEPTIONS = (
         dynamic=True,
     ),
     RefusedThere(
-        "Inductor's code for a branch knows a size by itself alone, and not one less",
-        "to have been codegen-ed",
-        ("higher_order/cond_writes_through_a_view_in_one_branch",),
-        backend="inductor",
-        dynamic=True,
-    ),
-    RefusedThere(
         "Inductor resizes a storage to known sizes alone",
         "target: inductor.resize_storage_bytes_.default",
         ("storage_swaps/storage_resized_*", "storage_swaps/memory_given_back_*"),
