@@ -68,7 +68,8 @@ def _generated(report: Report) -> Iterator[Kernel]:
 
 
 def _text(kernel: Kernel, language: str) -> str:
-    return dict(kernel_texts(kernel, (kernel,))).get(language, "").lstrip("\n")
+    """Return the kernel's text without the blank lines before it; empty if it has none in that language."""
+    return dict(kernel_texts(kernel)).get(language, "").lstrip("\n")
 
 
 def _why_none(kernels: tuple[Kernel, ...], languages: tuple[str, ...]) -> str:

@@ -131,11 +131,15 @@ TRITON = "triton"
 """The name of a GPU kernel's first text; that of a CPU kernel is `source`."""
 
 
-def kernel_texts(kernel: Kernel, kernels: Sequence[Kernel]) -> tuple[tuple[str, str], ...]:
-    """Return each language of the kernel with its text; a later launch has the texts of the first."""
-    same = (row for row in kernels if (row.name, row.phase) == (kernel.name, kernel.phase))
-    first = next(same, kernel)
-    written = TRITON if is_for_gpu(kernel) else "source"
+def first_launch(kernel: Kernel, kernels: Sequence[Kernel]) -> Kernel:
+    """Return the first launch of a kernel, the only one that a report has the texts of."""
+    launches = (row for row in kernels if (row.name, row.phase) == (kernel.name, kernel.phase))
+    return next(launches, kernel)
+
+
+def kernel_texts(first: Kernel) -> tuple[tuple[str, str], ...]:
+    """Return each language of a kernel with its text, from its first launch; a later one has none."""
+    written = TRITON if is_for_gpu(first) else "source"
     own = ((written, first.source),) if first.source else ()
     return (*own, *((text.language, text.text) for text in first.texts))
 

@@ -108,7 +108,7 @@ def _kernel_pages(target: Target) -> dict[str, str]:
     """Every text of every kernel: the source under the kernel's name, the others with their language."""
     pages: dict[str, str] = {}
     for kernel in target.kernels:
-        for index, (language, text) in enumerate(kernel_texts(kernel, (kernel,))):
+        for index, (language, text) in enumerate(kernel_texts(kernel)):
             is_source = index == 0 and bool(kernel.source)
             pages.setdefault(kernel.name if is_source else f"{kernel.name}.{language}", text)
     return pages

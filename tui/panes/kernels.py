@@ -8,7 +8,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from aotlens.model.report import Kernel
-from aotlens.view.kernels import TRITON, kernel_texts
+from aotlens.view.kernels import TRITON, first_launch, kernel_texts
 from aotlens.view.progress import Phase
 from aotlens.view.tabs.kernels import (
     compiling_lines,
@@ -180,8 +180,9 @@ class KernelsPane(Pane):
         self._show_text()
 
     def _texts(self) -> tuple[tuple[str, str], ...]:
-        kernel = self.kernel
-        return kernel_texts(kernel, self.subject.target.kernels) if kernel and self.subject else ()
+        if self.kernel is None or self.subject is None:
+            return ()
+        return kernel_texts(first_launch(self.kernel, self.subject.target.kernels))
 
     def _show_text(self) -> None:
         """Show the selected kernel in the chosen language, or in its first one."""

@@ -7,7 +7,7 @@ from aotlens.model.report import Dynamo, Report, Target
 from aotlens.render.html.encode import Encoder, Json
 from aotlens.render.html.graphs import graph_choice, stage_choice
 from aotlens.render.html.plots import chart_block
-from aotlens.view.kernels import kernel_texts
+from aotlens.view.kernels import first_launch, kernel_texts
 from aotlens.view.tabs.charts import frontier_chart, memory_chart
 from aotlens.view.tabs.diagnostics import diagnostic_details, diagnostic_listing
 from aotlens.view.tabs.dynamo import all_dynamo_lines
@@ -177,13 +177,11 @@ class _Tabs:
         yield self._lines([kernel_totals(target)])
         if not target.kernels:
             return
-        order = range(len(target.kernels))
         more: list[list[Json]] = []
-        for index in order:
-            kernel = target.kernels[index]
+        for kernel in target.kernels:
             texts: list[object] = [
                 [language, self.encoder.text(text), 0, 0]
-                for language, text in kernel_texts(kernel, target.kernels)
+                for language, text in kernel_texts(first_launch(kernel, target.kernels))
             ]
             more.append([*self._details(kernel_details(kernel, target)), texts])
         lines = [self._details(line_details(line, target)) for line in target.gpu_lines]
