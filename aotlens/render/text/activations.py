@@ -124,9 +124,9 @@ def _recomputed_heading(partition: Partition) -> Text:
 
 
 def _recomputed_summary(values: tuple[RecomputedValue, ...], page: Page) -> Iterator[Text]:
-    """Yield the largest recomputed values of all reasons."""
+    """Yield, for a short page, the largest recomputed values of all reasons."""
     folds = _by_size([value for value in values if value.bytes], _same_recomputed)
-    large = _large(folds, sum(map(_total, folds)), page)[: page.most(0, FEW_RECOMPUTED)]
+    large = _large(folds, sum(map(_total, folds)), page)[: page.few(FEW_RECOMPUTED)]
     yield from table([_recomputed_row(entry, page.width) for entry in large], page.width, frozenset({0, 2}))
     yield from _cut(folds[len(large) :], page)
 

@@ -69,14 +69,14 @@ _SEVERITIES = tuple(SEVERITY_STYLES)
 
 
 def diagnostic_list(diagnostics: Iterable[Diagnostic], page: Page) -> Iterator[Text]:
-    """Yield the diagnostics, errors first; equal findings at one expression, as of equal layers, are shown
-    once."""
+    """Yield, for a short page, the diagnostics, errors first; equal findings at one expression, as of equal
+    layers, are shown once."""
     groups: dict[object, list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         key = diagnostic.span if diagnostic.span is not None else diagnostic.message
         groups.setdefault((diagnostic.code, key), []).append(diagnostic)
     ordered = sorted(groups.values(), key=_order)
-    few = page.most(0, _FEW)
+    few = page.few(_FEW)
     for position, group in enumerate(ordered[:few]):
         if position:
             yield Text()

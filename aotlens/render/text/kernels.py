@@ -110,7 +110,7 @@ def _gpu_lines(kernels: list[Kernel], page: Page) -> Iterator[Text]:
 def _costliest(folds: Sequence[Fold[Kernel]], worth_us: float, page: Page) -> list[Fold[Kernel]]:
     """Return the shown folds, in their order."""
     floors = {id(group): sum(kernel.floor_us or 0 for kernel in group.items) for group in folds}
-    ranked = sorted(folds, key=lambda group: -floors[id(group)])[: page.most(len(folds), FEW_GPU_KERNELS)]
+    ranked = page.first(sorted(folds, key=lambda group: -floors[id(group)]), FEW_GPU_KERNELS)
     shown = {id(group) for group in ranked if floors[id(group)] >= worth_us or group.first.error}
     return [group for group in folds if id(group) in shown]
 

@@ -7,12 +7,15 @@ same.
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from aotlens.view.shorten import end_cut
+
+T = TypeVar("T")
 
 WIDTH = 100
 """Columns when the output is no terminal."""
@@ -46,9 +49,17 @@ class Page:
     scale: float = 1.0
     """Of the usual rows of each list on a short page, how many are shown."""
 
-    def most(self, full: int, short: int) -> int:
-        """Return how many rows of a list are shown."""
-        return full if self.is_full else max(1, round(short * self.scale))
+    def few(self, usual: int) -> int:
+        """Return how many rows of a list a short page shows: the usual number, scaled."""
+        return max(1, round(usual * self.scale))
+
+    def most(self, full: int, usual: int) -> int:
+        """Return how many rows of a list are shown, of which a full page has its own limit."""
+        return full if self.is_full else self.few(usual)
+
+    def first(self, rows: Sequence[T], usual: int) -> Sequence[T]:
+        """Return the rows of a list that are shown: all on a full page."""
+        return rows if self.is_full else rows[: self.few(usual)]
 
     def least(self, total: float) -> float:
         """Values below this part of a total are only counted."""

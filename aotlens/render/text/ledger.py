@@ -75,7 +75,7 @@ def side_effect_lines(target: Target, page: Page) -> Iterator[Text]:
     if not target.side_effects:
         return
     yield heading("Side effects", f"{len(target.side_effects)} on each call")
-    shown = target.side_effects[: page.most(len(target.side_effects), FEW)]
+    shown = page.first(target.side_effects, FEW)
     yield from table(
         [_pair((row.name, row.handling), "yellow", row, page.width) for row in shown], page.width
     )
@@ -94,14 +94,14 @@ def guard_lines(target: Target, page: Page) -> Iterator[Text]:
     sizes = [guard for guard in target.guards if guard.reason != BUILT_IN]
     if sizes:
         yield heading("Guards", f"{counted(len(sizes), 'condition')} on sizes")
-        shown = _size_rows(sizes, page.width)[: page.most(len(sizes), FEW)]
+        shown = page.first(_size_rows(sizes, page.width), FEW)
         yield from table(shown, page.width)
         yield from _rest(len(sizes) - len(shown), page)
     if values:
         yield heading("Constants", f"{counted(len(values), 'value')}; another value recompiles")
         rows = [
             Row((guard.expression, location(guard.span) if guard.span else ""), ("cyan", "dim"))
-            for guard in values[: page.most(len(values), FEW)]
+            for guard in page.first(values, FEW)
         ]
         yield from table(rows, page.width)
         yield from _rest(len(values) - len(rows), page)
@@ -125,7 +125,7 @@ def operator_lines(target: Target, page: Page) -> Iterator[Text]:
     if not target.operators:
         return
     yield heading("Effects and higher-order operators", str(len(target.operators)))
-    shown = target.operators[: page.most(len(target.operators), FEW)]
+    shown = page.first(target.operators, FEW)
     yield from table([_pair((row.op, row.phase), "dim", row, page.width) for row in shown], page.width)
     yield from _rest(len(target.operators) - len(shown), page)
 
@@ -169,19 +169,18 @@ _FEW_OUTPUTS = 6
 
 
 def input_summary(target: Target, page: Page) -> Iterator[Text]:
-    """Inputs that are written or aliased, then the arguments; parameters that are only read are counted."""
+    """Yield, for a short page, inputs that are written or aliased, then the arguments; parameters that are
+    only read are counted."""
     yield heading("Inputs", kind_counts(target))
     groups: dict[object, list[Input]] = {}
     for entry in target.inputs:
         if is_notable(entry):
             groups.setdefault(_row_key(target, entry), []).append(entry)
     ordered = sorted(groups.values(), key=lambda group: not is_changed(group[0]))
-    few = page.most(0, _FEW_INPUTS)
+    few = page.few(_FEW_INPUTS)
     rows = [_input_row(target, group, page) for group in ordered[:few]]
     yield from table(rows, page.width, frozenset({0}))
-    rest = sum(map(len, ordered[few:]))
-    if rest:
-        yield from paragraph(f"and {rest} more ({page.rest})", page.width, "  ", "dim")
+    yield from _rest(sum(map(len, ordered[few:])), page)
 
 
 def _row_key(target: Target, entry: Input) -> object:
@@ -217,19 +216,17 @@ def _why(reason: str, sites: Sequence[Site], page: Page) -> Iterator[Text]:
 
 
 def output_summary(target: Target, page: Page) -> Iterator[Text]:
-    """Yield outputs by their kind; those that alias something come first."""
+    """Yield, for a short page, outputs by their kind; those that alias something come first."""
     yield heading("Outputs", output_count(target))
     groups: dict[object, list[Output]] = {}
     for entry in target.outputs:
         key = entry.index if entry.base else (tensor_text(entry.tensor), aliasing(target, entry))
         groups.setdefault(key, []).append(entry)
     ordered = sorted(groups.values(), key=lambda group: group[0].base is None)
-    few = page.most(0, _FEW_OUTPUTS)
+    few = page.few(_FEW_OUTPUTS)
     rows = [_output_row(target, group, page) for group in ordered[:few]]
     yield from table(rows, page.width, frozenset({0}))
-    rest = sum(map(len, ordered[few:]))
-    if rest:
-        yield from paragraph(f"and {rest} more ({page.rest})", page.width, "  ", "dim")
+    yield from _rest(sum(map(len, ordered[few:])), page)
 
 
 def _output_row(target: Target, group: Sequence[Output], page: Page) -> Row:

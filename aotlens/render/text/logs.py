@@ -23,7 +23,7 @@ def listed_target_lines(log: Log, page: Page) -> Iterator[Text]:
     """Yield the targets whose graphs were not read, and how to read one."""
     if not log.listed:
         return
-    shown = log.listed[: page.most(len(log.listed), FEW)]
+    shown = page.first(log.listed, FEW)
     yield heading(
         "Listed only", f"not read, as the log is large; {log.path}::{log.listed[0].compile_id} reads one"
     )

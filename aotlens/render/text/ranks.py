@@ -17,6 +17,7 @@ from aotlens.view.ranks import difference_text, differing, mismatch_text, rank_n
 __all__ = ["rank_lines"]
 
 FEW = 8
+FEW_PHASES = 4
 PAIR = 2
 """Ranks that differ are shown beside one another on the shortest page too."""
 
@@ -42,13 +43,13 @@ def _mismatches(ranks: Ranks, page: Page) -> Iterator[Text]:
         yield heading(
             "Different collectives", ("these ranks wait for each other forever, or mix up their data")
         )
-    for mismatch in ranks.mismatches[: page.most(len(ranks.mismatches), FEW)]:
+    for mismatch in page.first(ranks.mismatches, FEW):
         yield from paragraph(mismatch_text(mismatch), page.width, "  ", "bold red")
         yield from _rank_locations(((mismatch.rank, mismatch.span), (mismatch.other, mismatch.other_span)))
 
 
 def _differences(ranks: Ranks, page: Page) -> Iterator[Text]:
-    shown = ranks.differences[: page.most(len(ranks.differences), FEW)]
+    shown = page.first(ranks.differences, FEW)
     if shown:
         yield heading("Different graphs", "the first node that differs")
     for difference in shown:
@@ -70,7 +71,7 @@ def _compilations(ranks: Ranks, page: Page) -> Iterator[Text]:
         return
     different = differing(ranks)
     wanted = [row for row in ranks.compilations if page.is_full or row.compile_id in different]
-    shown = wanted[: max(PAIR, page.most(len(wanted), FEW))]
+    shown = wanted if page.is_full else wanted[: max(PAIR, page.few(FEW))]
     if shown:
         yield heading("Compiled by")
     yield from table(
@@ -87,7 +88,7 @@ def _compilations(ranks: Ranks, page: Page) -> Iterator[Text]:
 
 
 def _phases(ranks: Ranks, page: Page) -> Iterator[Text]:
-    shown = ranks.phases[: page.most(len(ranks.phases), 4)]
+    shown = page.first(ranks.phases, FEW_PHASES)
     if shown:
         yield heading("Slowest rank in each phase of compilation")
     yield from table(
@@ -108,7 +109,7 @@ def _phases(ranks: Ranks, page: Page) -> Iterator[Text]:
 
 
 def _collectives(collectives: Sequence[Collective], page: Page) -> Iterator[Text]:
-    shown = collectives[: page.most(len(collectives), FEW)]
+    shown = page.first(collectives, FEW)
     if not shown:
         return
     total = sum(row.bytes or 0 for row in collectives)

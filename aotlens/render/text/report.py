@@ -155,7 +155,7 @@ def _dynamo_section(report: Report, page: Page) -> Iterator[Text]:
 def lacking_lines(report: Report, page: Page) -> Iterator[Text]:
     """Yield what the script passed to `torch.compile` that is not compiled, and what may be missing."""
     losses = [record for record in report.not_compiled if record.is_loss]
-    shown = losses[: page.most(len(losses), FEW_LOSSES)]
+    shown = page.first(losses, FEW_LOSSES)
     for record in shown:
         where = f"  {location(record.span)}" if record.span is not None else ""
         yield Text.assemble(("Not compiled  ", "bold yellow"), f"{record.name}{where}  {record.cause}")

@@ -37,10 +37,10 @@ def _size(target: Target) -> tuple[int, int]:
 
 
 def other_target_lines(targets: Sequence[Target], page: Page) -> Iterator[Text]:
-    """Their diagnostics, then one row for each."""
+    """Yield, for a short page, the diagnostics of the targets without a section, then one row for each."""
     if not targets:
         return
-    few = page.most(len(targets), _FEW)
+    few = page.few(_FEW)
     source = "LOG" if targets[0].frontend == "trace" else "SCRIPT"
     yield heading("Other graphs", f"{len(targets)}; {source}::NAME shows one, --full shows all")
     diagnostics = [diagnostic for target in targets for diagnostic in target.diagnostics]

@@ -126,7 +126,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     to_fix = [problem for problem in every if not problem.is_normal]
     normal = [problem for problem in every if problem.is_normal]
     yield from _unended_lines(dynamo, page)
-    shown = to_fix[: page.most(len(to_fix), MOST_PROBLEMS)]
+    shown = page.first(to_fix, MOST_PROBLEMS)
     if shown:
         yield heading("What to fix first")
     for number, problem in enumerate(shown, 1):
@@ -140,7 +140,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
         yield heading("Normal", "a value that varies")
         rows = [
             Row((problem.title, problem.function, problem.duration), ("", "", "dim"))
-            for problem in normal[: page.most(len(normal), MOST_LINES)]
+            for problem in page.first(normal, MOST_LINES)
         ]
         yield from table(rows, page.width)
         for problem in normal:
@@ -174,7 +174,7 @@ def _unended_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     unended = unended_compilations(dynamo)
     if unended:
         yield heading(*UNENDED)
-        shown = unended[: page.most(len(unended), MOST_LINES)]
+        shown = page.first(unended, MOST_LINES)
         rows = [
             Row((compilation_name(function, compilation), location(function.span)), ("bold yellow", "dim"))
             for function, compilation in shown
@@ -218,7 +218,7 @@ def _process_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     """Yield the other processes, of which nothing is known."""
     if dynamo.processes:
         yield heading("Not observed", "processes that the script started")
-        shown = dynamo.processes[: page.most(len(dynamo.processes), MOST_LINES)]
+        shown = page.first(dynamo.processes, MOST_LINES)
         rows = [
             Row((process_words(entry), "" if entry.span is None else location(entry.span)), ("", "dim"))
             for entry in shown
@@ -239,7 +239,7 @@ def _guard_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
         cost = human_us((function.guard_nanoseconds or 0) / 1000)
         dearest = ", ".join(guard.name for guard in function.guards[:MOST_LINES])
         rows.append(Row((function.qualname, cost, counted(count, "check"), calls, dearest)))
-    yield from table(rows[: page.most(len(rows), MOST_LINES)], page.width, frozenset({1}))
+    yield from table(page.first(rows, MOST_LINES), page.width, frozenset({1}))
     if page.is_full:
         yield heading("Guards by line", "per call, the most expensive first")
         yield from table(list(_guard_rows(measured)), page.width, frozenset({0}))
@@ -287,7 +287,7 @@ def _time_lines(seconds: CompileSeconds, page: Page) -> Iterator[Text]:
     phases = [(name, spent) for name, spent in seconds.by_phase.items() if spent >= _SMALL_SHARE * total]
     phase_text = " · ".join(f"{name} {human_seconds(spent)}" for name, spent in phases)
     yield from paragraph(phase_text, page.width, "  ")
-    lines = seconds.by_line[: page.most(len(seconds.by_line), MOST_LINES)]
+    lines = page.first(seconds.by_line, MOST_LINES)
     rows = [
         Row(
             (
@@ -304,7 +304,7 @@ def _time_lines(seconds: CompileSeconds, page: Page) -> Iterator[Text]:
     for cache in seconds.caches:
         yield Text(f"  {cache_words(cache)}", "dim")
     misses = miss_words(seconds)
-    for words in misses[: page.most(len(misses), MOST_LINES)]:
+    for words in page.first(misses, MOST_LINES):
         yield from paragraph(words, page.width, "    ", "dim")
 
 
