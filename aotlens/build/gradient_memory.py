@@ -28,24 +28,27 @@ class ReturnedGradient:
 
 
 def returned_gradients(parts: ForwardBackward) -> tuple[ReturnedGradient, ...]:
-    """Return one record per gradient in the order of the backward's outputs."""
+    """Return one record per gradient in the order of the backward's outputs.
+
+    Of several outputs with one value, the last is its only owner when autograd receives it.
+    """
     assert parts.backward is not None  # called for training only
     outputs = [out for out in parts.backward.outputs if isinstance(out.value, Node)]
-    left = Counter(id(out.value) for out in outputs)
-    held = {
+    later_outputs = Counter(id(out.value) for out in outputs)
+    tangents = {  # autograd owns them until the backward returns
         id(program_input.node)
         for program_input in parts.backward.inputs
         if isinstance(program_input.slot, Tangent)
     }
-    handed_over = []
+    gradients = []
     for out in outputs:
         node: Any = out.value
-        left[id(node)] -= 1
+        later_outputs[id(node)] -= 1
         leaf = _leaf(parts, out.slot)
-        shared = bool(left[id(node)]) or id(node) in held
-        copied = leaf is not None and (shared or not _fits(node.val, leaf))
-        handed_over.append(ReturnedGradient(out.slot.name, node, dense_bytes(node.val) if copied else 0))
-    return tuple(handed_over)
+        has_other_owner = bool(later_outputs[id(node)]) or id(node) in tangents
+        copied = leaf is not None and (has_other_owner or not _fits(node.val, leaf))
+        gradients.append(ReturnedGradient(out.slot.name, node, dense_bytes(node.val) if copied else 0))
+    return tuple(gradients)
 
 
 def _leaf(parts: ForwardBackward, slot: Any) -> Any:

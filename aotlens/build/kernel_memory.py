@@ -164,8 +164,12 @@ PROMOTING = frozenset(
 LARGEST_PACKED = 1232 << 10
 """Bytes of a transposed left side that one thread packs at a time."""
 
-LARGEST_INNER = 512
-"""Columns of a float16 left side that oneDNN packs at a time."""
+LARGEST_ROWS, LARGEST_INNER, LARGEST_COLUMNS = 256, 512, 64
+"""The largest part of a product of 16-bit numbers that oneDNN computes at a time, in rows of the left side,
+columns of it, and columns of the right side: measured for float16, estimated for bfloat16 (see
+`tests/fit/test_measured.py`)."""
+LANES = 16
+"""Numbers of f32 in a register of AVX-512; a part in f32 is a multiple of it wide."""
 SMALLEST_PACKED = 16**3
 """A product of 16-bit numbers with at most so many multiplications does not use oneDNN."""
 
@@ -247,7 +251,8 @@ def _tiles(left: Any, right: Any) -> int:
     (rows, inner), columns = map(number, left.shape[-2:]), number(right.shape[-1])
     if rows * inner * columns <= SMALLEST_PACKED:
         return 0
-    tiles = 4 * min(rows, 256) * min(columns, 64) + 2 * min(inner, 512) * min(columns, 64) + 1024
+    rows, part = min(rows, LARGEST_ROWS), min(columns, LARGEST_COLUMNS)
+    tiles = 4 * rows * part + 2 * min(inner, LARGEST_INNER) * part + 1024
     return tiles + (min(_matrix_bytes(left), LARGEST_PACKED) if number(left.stride(-1)) != 1 else 0)
 
 
@@ -256,9 +261,9 @@ def _widened_tiles(left: Any, right: Any) -> int:
     (rows, inner), columns = map(number, left.shape[-2:]), number(right.shape[-1])
     if rows * inner * columns <= SMALLEST_PACKED:
         return 0
-    rows, inner = min(rows, 256), min(16 * ceil(inner / 16), LARGEST_INNER)
-    step = inner + (16 if inner == LARGEST_INNER else 0)  # a gap, so that rows share no cache set
-    return 4 * (rows * step + 64 * inner + rows * min(columns, 64)) + 1152
+    rows, inner = min(rows, LARGEST_ROWS), min(LANES * ceil(inner / LANES), LARGEST_INNER)
+    step = inner + (LANES if inner == LARGEST_INNER else 0)  # a gap, so that rows share no cache set
+    return 4 * (rows * step + LARGEST_COLUMNS * inner + rows * min(columns, LARGEST_COLUMNS)) + 1152
 
 
 def _has_unit_stride(matrix: Any) -> bool:

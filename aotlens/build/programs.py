@@ -84,27 +84,33 @@ def _called_programs(
 
 
 def _pure_programs(parts: Partitioned) -> tuple[tuple[Any, ...], Program, Program]:
-    """Return the calls' original results, and the pure function before and after decomposition."""
+    """Return the calls' original results, and the pure function before and after decomposition.
+
+    The recording is that function unless it is out of date. Only a replay shows what came before
+    decompositions, and the results with the sizes that they had before a metadata mutation.
+    """
     captured, meta = parts.joint.captured, parts.joint.meta
     first = parts.joint.recorded
-    results = tuple(call.result for call in captured.calls)
+    without = _unread_origins(captured)
+    recorded = None if _out_of_date(parts) else _recorded(parts, without)
+    if recorded is not None and not first.decomposed and not changes_sizes(captured):
+        return tuple(call.result for call in captured.calls), recorded, recorded
+    replayed = replay(captured, meta, "functional", {}, without)
+    if not first.decomposed:
+        functional = recorded if recorded is not None else replayed.program
+        return replayed.values, functional, functional
+    if recorded is None:
+        recorded = replay(captured, meta, "decomposed", first.decompositions, without).program
+    return replayed.values, replayed.program, replace(recorded, name="decomposed")
+
+
+def _unread_origins(captured: Captured) -> frozenset[int]:
+    """Return the origins, by identity, whose calls are all autograd's own and repeat no earlier call."""
     unread = bookkeeping(captured, captured.calls)
     needed = {
         id(call.origin) for index, call in enumerate(captured.calls) if unread.get(index, index) is not None
     }
-    without = frozenset(id(captured.calls[index].origin) for index in unread) - needed
-    recorded = None if _out_of_date(parts) else _recorded(parts, without)
-    replayed = None
-    if recorded is None or first.decomposed or changes_sizes(captured):
-        replayed = replay(captured, meta, "functional", {}, without)
-    results = replayed.values if replayed is not None else results
-    if not first.decomposed:
-        functional = recorded or replayed.program  # type: ignore[union-attr]  # one of the two was made
-        return results, functional, functional
-    if recorded is None:
-        recorded = replay(captured, meta, "decomposed", first.decompositions, without).program
-    assert replayed is not None  # since operators were decomposed
-    return results, replayed.program, replace(recorded, name="decomposed")
+    return frozenset(id(captured.calls[index].origin) for index in unread) - needed
 
 
 def _out_of_date(parts: Partitioned) -> bool:

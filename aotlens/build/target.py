@@ -126,7 +126,9 @@ def _input(
     index: int, captured_input: CapturedInput, info: InputAliasInfo, function: rows.Span | None
 ) -> rows.Input:
     slot: Any = captured_input.slot
-    constant = not captured_input.is_tensor and captured_input.node is None
+    is_constant = not captured_input.is_tensor and captured_input.node is None
+    slot_kind = type(slot).__name__
+    kind = "Constant" if is_constant else "SymInt" if slot_kind == "SymIntInput" else slot_kind
     tensor = None
     if captured_input.is_tensor:
         tensor = describe_tensor(captured_input.fake)
@@ -134,12 +136,8 @@ def _input(
     return rows.Input(
         index=index,
         name=slot.name,
-        kind="Constant"
-        if constant
-        else "SymInt"
-        if type(slot).__name__ == "SymIntInput"
-        else type(slot).__name__,
-        fqn=getattr(slot, "fqn", None),
+        kind=kind,
+        fqn=getattr(slot, "fqn", None),  # of parameters and buffers
         tensor=tensor,
         mutation_type=info.mutation_type.value,
         mutates_data=info.mutates_data,

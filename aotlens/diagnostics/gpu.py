@@ -244,7 +244,7 @@ CAUSES: dict[str, str] = {
 
 
 def _on_gpu(target: Target) -> Iterator[tuple[Kernel, int]]:
-    """Yield each kernel for a GPU, its launch with the highest occupancy, and the number of its launches."""
+    """Yield each kernel for a GPU, its launch that fills the GPU most, and the number of its launches."""
     launched = sorted(gpu_kernels(target.kernels), key=_identity)
     for _, group in groupby(launched, _identity):
         launches = list(group)
@@ -252,6 +252,7 @@ def _on_gpu(target: Target) -> Iterator[tuple[Kernel, int]]:
 
 
 def _fill(kernel: Kernel) -> float:
+    """Return how often a launch fills the GPU; 0 where that is unknown."""
     return kernel.configs[0].waves or 0.0 if kernel.configs else 0.0
 
 

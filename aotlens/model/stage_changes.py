@@ -110,20 +110,20 @@ def _step_node(step: WrapperStep) -> StageNode:
     return StageNode(step.name, "step", step.name, (), None, tuple(site.span for site in step.sites))
 
 
-def _lineage(target: Target, name: str) -> list[str]:
-    """Return the stage and its ancestors, nearest first."""
+def made_from(target: Target, name: str) -> tuple[str, ...]:
+    """Return the stage and those that it was made from, back to the first."""
     parents = {stage.name: stage.parent for stage in target.stages}
-    lineage: list[str] = []
+    stages: list[str] = []
     current: str | None = name
     while current is not None:
-        lineage.append(current)
+        stages.append(current)
         current = parents.get(current)
-    return lineage
+    return tuple(stages)
 
 
 def _common_ancestor(target: Target, first: str, other: str) -> str:
-    known = set(_lineage(target, other))
-    return next((name for name in _lineage(target, first) if name in known), first)
+    known = set(made_from(target, other))
+    return next((name for name in made_from(target, first) if name in known), first)
 
 
 def _roots(target: Target, name: str, root: str) -> dict[str, tuple[str, ...]]:

@@ -5,14 +5,13 @@ the chain.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from typing import Literal
 
 from aotlens.model.report import RecomputedValue, SavedValue, Stage, StageNode, Target
-from aotlens.model.stage_changes import compared
+from aotlens.model.stage_changes import compared, made_from
 
 PARTITION = "partition"
 """The name of the joint program when it is shown with the fate of each node."""
@@ -58,11 +57,11 @@ class Lineage:
 
     def parent(self, stage: str) -> str | None:
         """Return the stage that it was made from, without stages that changed nothing; None for the first."""
-        return next((name for name in self._made_from(stage) if name in self.stages), None)
+        return next((name for name in self._earlier(stage) if name in self.stages), None)
 
     def unchanged(self, stage: str) -> tuple[str, ...]:
         """Return the stages between it and its parent that changed nothing."""
-        names = takewhile(lambda name: name not in self.stages, self._made_from(stage))
+        names = takewhile(lambda name: name not in self.stages, self._earlier(stage))
         return tuple(reversed(tuple(names)))
 
     def nodes(self, stage: str) -> dict[str, StageNode]:
@@ -147,20 +146,13 @@ class Lineage:
             node.name for node in self.stages[joint].nodes if node.name not in unchanged and node.from_
         )
 
-    @cached_property
-    def _parents(self) -> dict[str, str | None]:
-        return {stage.name: stage.parent for stage in self.target.stages}
-
-    def _made_from(self, stage: str) -> Iterator[str]:
-        """Yield the stages that it was made from, the last one first, also those that changed nothing."""
-        name = self._parents[stage]
-        while name is not None:
-            yield name
-            name = self._parents[name]
+    def _earlier(self, stage: str) -> tuple[str, ...]:
+        """Return the stages that it was made from, the last one first, also those that changed nothing."""
+        return made_from(self.target, stage)[1:]
 
     def _chain(self, stage: str) -> list[str]:
         """Return a stage and those that it was made from, back to the first."""
-        return [stage, *(name for name in self._made_from(stage) if name in self.stages)]
+        return [stage, *(name for name in self._earlier(stage) if name in self.stages)]
 
     def _common(self, first: str, second: str) -> str:
         """Return the last stage that both were made from, or are."""
