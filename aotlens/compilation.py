@@ -16,7 +16,7 @@ from aotlens.capture.inputs.module_tensors import module_tensors
 from aotlens.capture.modes import Settings, SplitRegion
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.records import Captured, Subject
-from aotlens.capture.symbols.int_inputs import fake_mode_for, has_ragged
+from aotlens.capture.symbols.numbers import fake_mode_for, has_ragged
 from aotlens.clock import Clock
 from aotlens.codegen.decompositions import decompositions_for
 from aotlens.codegen.records import Generated

@@ -20,7 +20,7 @@ from aotlens.capture.direct import capture_direct
 from aotlens.capture.dynamo import GraphCall, capture_graph_module, graph_call
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
-from aotlens.capture.symbols.int_inputs import compile_with_int_symbols
+from aotlens.capture.symbols.numbers import compile_with_int_symbols
 from aotlens.codegen.stage import generate
 from aotlens.compilation import Compilation, DirectCall, bound_call
 from aotlens.compiled import Compiled, StageRecords, restore_compiled

@@ -244,7 +244,7 @@ BUILDER_USERS = {
 """What names the open recording outside capture, and why."""
 CHANGES_FROZEN = {
     "aotlens.options": "normalises a field in `__post_init__`",
-    "aotlens.capture.free_variables.namespaces": "binds attributes of the user's frozen objects",
+    "aotlens.capture.free_variables.stores": "binds attributes of the user's frozen objects",
     "aotlens.frontends.compiled_module": "shares the attributes of a module that is no record",
     "aotlens.capture.graph": "an input becomes a view of a base, or a tensor becomes another in place",
 }

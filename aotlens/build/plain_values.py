@@ -7,8 +7,8 @@ are not listed.
 from collections.abc import Iterator
 from types import CodeType
 
+from aotlens.capture.free_variables.mentions import mentions
 from aotlens.capture.free_variables.state import Binding
-from aotlens.capture.free_variables.user_names import mentions
 from aotlens.capture.records import Captured
 from aotlens.ir.bytecode import span_of_instruction
 from aotlens.ir.slots import UserInput

@@ -3,7 +3,7 @@
 Invariant: one row for each name or item that the wrapper binds, in its order; each names a line.
 """
 
-from aotlens.capture.free_variables.user_names import write_span
+from aotlens.capture.free_variables.mentions import write_span
 from aotlens.capture.records import Captured
 from aotlens.model import report as rows
 from aotlens.model.report import Span

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from aotlens.capture.symbols.size_nodes import Symbols
+from aotlens.capture.symbols.sizes import Symbols
 from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node
 from aotlens.torch_api.fake.tensors import FakeTensorMode

@@ -13,11 +13,10 @@ from aotlens.capture.free_variables.captured_tensors import (
     captured_tensors,
 )
 from aotlens.capture.free_variables.changes import without_new_cache_entries
-from aotlens.capture.free_variables.containers import containers_in, flatten_with_path, shallow_copy
-from aotlens.capture.free_variables.namespaces import MISSING
 from aotlens.capture.free_variables.reachable import reachable_state
 from aotlens.capture.free_variables.side_effects import SideEffectReplay, outer_changes
 from aotlens.capture.free_variables.state import Contents, OutputWithUpdates, ReachableState
+from aotlens.capture.free_variables.stores import MISSING, containers_in, flatten_with_path, shallow_copy
 from aotlens.capture.function_fixes import without_outer_optimizer_steps
 from aotlens.capture.inputs.module_tensors import call_with_tensors, is_owned, module_tensors
 from aotlens.capture.modes import Settings
@@ -26,7 +25,7 @@ from aotlens.capture.provenance.frames import calling_frames, is_torch_file
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedTensor, FlatCall, OpenInput, Subject
 from aotlens.capture.run import capture_run
-from aotlens.capture.symbols.int_inputs import can_be_symbol
+from aotlens.capture.symbols.numbers import can_be_symbol
 from aotlens.ir.origin import NO_ORIGIN
 from aotlens.ir.slots import Buffer, FlatInput, FreeTensor, Parameter, SymIntInput, UserInput
 from aotlens.model.report import Span

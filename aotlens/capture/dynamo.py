@@ -19,8 +19,7 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, FlatCall, OpenInput, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.subclasses import is_wrapper
-from aotlens.capture.symbols.float_inputs import FloatRunner
-from aotlens.capture.symbols.int_inputs import fake_mode_for
+from aotlens.capture.symbols.numbers import FloatRunner, fake_mode_for
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.model.report import AFTER, GraphId, Span
 from aotlens.torch_api.dynamo.state import TracingContext, compile_id, is_static_input, resolve_dynamo_source
@@ -76,7 +75,7 @@ def capture_graph_module(
 ) -> tuple[Captured, Recorder]:
     """Run Dynamo's graph once on fake tensors; inputs and outputs are flat.
 
-    With `floats_as_tensors` the graph reads no Python float: see `aotlens.capture.symbols.float_inputs`.
+    With `floats_as_tensors` the graph reads no Python float: see `aotlens.capture.symbols.numbers`.
     """
     settings = Settings(call.fake_mode, decompositions, call.dynamic, split_region=split_region)
     gm, owned = call.graph, call.owned

@@ -17,8 +17,8 @@ from aotlens.capture.free_variables.real_tensors import RealTensors
 from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import FAKES, aten
 from aotlens.capture.storage import Storage, Tracked, Write, find_tracked, set_tracked
-from aotlens.capture.symbols.float_inputs import Floats
-from aotlens.capture.symbols.size_nodes import Symbols
+from aotlens.capture.symbols.numbers import Floats
+from aotlens.capture.symbols.sizes import Symbols
 from aotlens.capture.views import ViewStep
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
@@ -40,7 +40,7 @@ class Recording:
     current_inputs: Any = None
     """While the backward is recorded: the inputs as the user's backward code reads them."""
     floats_as_tensors = False
-    """Whether the graph must not read Python floats: see `aotlens.capture.symbols.float_inputs`."""
+    """Whether the graph must not read Python floats: see `aotlens.capture.symbols.numbers`."""
     is_replay: bool = False
     """Whether it replays another recording."""
     events = Events()

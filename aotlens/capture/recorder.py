@@ -40,7 +40,7 @@ from aotlens.capture.rng.random_op_rules import apply_rule
 from aotlens.capture.rng.rng_state import RecordedRngState
 from aotlens.capture.storage import Storage, find_tracked
 from aotlens.capture.subclasses import has_wrapper, record_wrapper_output
-from aotlens.capture.symbols.float_inputs import Floats
+from aotlens.capture.symbols.numbers import Floats
 from aotlens.capture.torchbind import FakeObjects
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Frames

@@ -17,9 +17,9 @@ from aotlens.capture.autograd.saved_tensor_hooks import callers_hooks
 from aotlens.capture.device_checks import reject_mixed_devices
 from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.free_variables.captured_tensors import used_inputs
-from aotlens.capture.free_variables.containers import flatten_with_path
 from aotlens.capture.free_variables.real_tensors import PLAIN_CLASSES
 from aotlens.capture.free_variables.state import OutputWithUpdates
+from aotlens.capture.free_variables.stores import flatten_with_path
 from aotlens.capture.function_fixes import as_linear_map, rnn_layers_with_dropout
 from aotlens.capture.hop.lifting import Lifting, call_higher_order, lifting
 from aotlens.capture.hop.loop_numbers import record_loop
@@ -41,7 +41,7 @@ from aotlens.capture.recorded import Snapshot, leaves_and_unreturned
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, FlatCall, OpenInput, Structure, Subject
 from aotlens.capture.rng.random_op_rules import has_random_rules
-from aotlens.capture.symbols.size_guards import recording_guards
+from aotlens.capture.symbols.sizes import recording_guards
 from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scalars
 from aotlens.ir.origin import Frames
 from aotlens.model.report import Variable

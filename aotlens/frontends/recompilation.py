@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.free_variables.guards import free_variable_check
+from aotlens.capture.free_variables.changes import free_variable_check
 from aotlens.compiled import Compiled
 from aotlens.frontends.call_signature import HeldTensors
 from aotlens.torch_api.operators import pytree

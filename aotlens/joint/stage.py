@@ -15,7 +15,7 @@ from aotlens.capture.inputs.tensor_inputs import MakeNonLeaf
 from aotlens.capture.recorded import Snapshot
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.rng.philox import FunctionalRandom, check_other_random_ops
+from aotlens.capture.rng.rng_state import FunctionalRandom, check_other_random_ops
 from aotlens.capture.run import recording
 from aotlens.capture.subclasses import value_of
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable, with_replaced_values

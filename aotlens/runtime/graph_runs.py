@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.records import AutogradChange
-from aotlens.capture.rng.philox import RANDOM_SOURCES, RandomSource
+from aotlens.capture.rng.rng_state import RANDOM_SOURCES, RandomSource
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.origin import sites_of
 from aotlens.ir.program import Program

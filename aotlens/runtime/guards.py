@@ -12,7 +12,7 @@ import torch
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.inputs.constant_arguments import is_compared_by_repr, is_value, plain_attributes
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.symbols.int_inputs import IntSymbol
+from aotlens.capture.symbols.numbers import IntSymbol
 from aotlens.ir.names import node_name
 from aotlens.ir.render import Names, context_text, literal
 from aotlens.ir.slots import UserInput

@@ -5,8 +5,8 @@ Invariant: all containers among the arguments are looked up before any changes.
 
 from typing import Any
 
-from aotlens.capture.free_variables.namespaces import bind_statement
 from aotlens.capture.free_variables.side_effects import KEYS
+from aotlens.capture.free_variables.stores import bind_statement
 from aotlens.capture.records import Captured
 from aotlens.ir.render import Names
 from aotlens.model.spans import site_at

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.capture.free_variables.containers import flatten_with_path
+from aotlens.capture.free_variables.stores import flatten_with_path
 from aotlens.rng_state import random_states, same_random_state
 from aotlens.torch_api.autograd import has_version_counter, shares_version_counter
 from aotlens.torch_api.operators import pytree

@@ -24,7 +24,7 @@ from aotlens import (
     make_boxed_func,
     min_cut_rematerialization_partition,
 )
-from aotlens.capture.rng import philox as philox_of_the_engine
+from aotlens.capture.rng import rng_state
 from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct, compile_graph_module
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning
 
 @pytest.fixture(autouse=True)
 def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(philox_of_the_engine.RANDOM_SOURCES, "cpu", SOURCE)
+    monkeypatch.setitem(rng_state.RANDOM_SOURCES, "cpu", SOURCE)
     with config.patch(functionalize_rng_ops=True):
         yield
 

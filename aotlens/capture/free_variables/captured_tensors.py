@@ -12,8 +12,6 @@ from typing import Any
 import torch
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes, grad_fn_or_none
-from aotlens.capture.free_variables.containers import MAX_ITEMS
-from aotlens.capture.free_variables.namespaces import bind, value_at
 from aotlens.capture.free_variables.state import (
     OutputWithUpdates,
     ReachableState,
@@ -21,6 +19,7 @@ from aotlens.capture.free_variables.state import (
     read_of_rebound,
     rebound_tensors,
 )
+from aotlens.capture.free_variables.stores import MAX_ITEMS, bind, value_at
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedTensor, OpenInput
 from aotlens.capture.storage import find_tracked

@@ -17,25 +17,35 @@ from weakref import ReferenceType
 
 import torch
 
-from aotlens.capture.free_variables.containers import CONTAINERS, items_of, keyed_items, shallow_copy
-from aotlens.capture.free_variables.hidden_state import HiddenState, hidden_state_of, process_generators
-from aotlens.capture.free_variables.members import (
+from aotlens.capture.free_variables.mentions import (
     defaults_of,
     function_of,
     has_attributes,
     is_user_class,
     names_of,
     package_names_of,
+    unread_names,
 )
-from aotlens.capture.free_variables.namespaces import attributes_of, filled_cells, has_slots, value_at
 from aotlens.capture.free_variables.state import (
     Binding,
     CacheWrapper,
     Contents,
+    HiddenState,
     Instance,
     ReachableState,
+    hidden_state_of,
+    process_generators,
 )
-from aotlens.capture.free_variables.user_names import unread_names
+from aotlens.capture.free_variables.stores import (
+    CONTAINERS,
+    attributes_of,
+    filled_cells,
+    has_slots,
+    items_of,
+    keyed_items,
+    shallow_copy,
+    value_at,
+)
 from aotlens.capture.inputs.module_tensors import names_bound_by_hooks
 from aotlens.capture.provenance.frames import is_first_party_file
 

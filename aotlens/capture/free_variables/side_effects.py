@@ -13,15 +13,14 @@ from typing import Any
 import torch
 
 from aotlens.capture.free_variables.changes import (
+    PLAIN,
     Change,
     changed_contents,
     changes_in,
     contains_fake,
     undone_changes,
 )
-from aotlens.capture.free_variables.containers import base_of
-from aotlens.capture.free_variables.guards import PLAIN
-from aotlens.capture.free_variables.namespaces import MISSING
+from aotlens.capture.free_variables.mentions import user_name, write_span
 from aotlens.capture.free_variables.state import (
     Binding,
     Contents,
@@ -32,7 +31,7 @@ from aotlens.capture.free_variables.state import (
     read_of_rebound,
     rebound_tensors,
 )
-from aotlens.capture.free_variables.user_names import user_name, write_span
+from aotlens.capture.free_variables.stores import MISSING, base_of
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, Subject
 from aotlens.errors import UnsupportedError

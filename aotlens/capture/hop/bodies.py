@@ -13,7 +13,7 @@ from torch import fx
 from aotlens.capture.graph import Recording
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import Storage
-from aotlens.capture.symbols.float_inputs import FloatRunner
+from aotlens.capture.symbols.numbers import FloatRunner
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, nodes_in, reachable
 from aotlens.ir.slots import GraphOutput, UserInput, UserOutput

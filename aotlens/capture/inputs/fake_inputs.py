@@ -26,7 +26,7 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput, OpenInput
 from aotlens.capture.storage import Storage, find_tracked, ranges_overlap
 from aotlens.capture.subclasses import Path, inner_tensors, is_fake, is_wrapper, rebuild
-from aotlens.capture.symbols.int_inputs import as_symbol
+from aotlens.capture.symbols.numbers import as_symbol
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node

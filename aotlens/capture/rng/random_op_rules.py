@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.operators import Decompositions, aten
-from aotlens.capture.rng.philox import FunctionalRandom, is_functional
+from aotlens.capture.rng.rng_state import FunctionalRandom, is_functional
 
 EXACT_INTEGERS = 2**53
 """The largest range of which a float64 from [0, 1) reaches every integer."""
@@ -63,7 +63,7 @@ def _broadcast(args: Sequence[Any], options: dict[str, Any]) -> Result:
 
 
 def _compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype in which random numbers of a dtype are computed."""
+    """Return the dtype in which CUDA's kernels compute random numbers of a dtype, half precision included."""
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aotlens.analysis.records import IntermediateBaseOf
 from aotlens.capture.free_variables.changes import initial_state
-from aotlens.capture.free_variables.namespaces import value_at
+from aotlens.capture.free_variables.stores import value_at
 from aotlens.capture.records import Captured
 from aotlens.capture.subclasses import Path, is_wrapper, rebuild
 from aotlens.compiled import Compiled

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aotlens.capture.free_variables.containers import flatten_with_path
+from aotlens.capture.free_variables.stores import flatten_with_path
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.tensors.clone import Cloner
 from aotlens.verify.tensors.free_variables import free_variables

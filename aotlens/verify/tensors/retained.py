@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from aotlens.capture.free_variables.members import defaults_of, is_user_class
+from aotlens.capture.free_variables.mentions import defaults_of, is_user_class
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.tensors.prepared_call import Named, PreparedCall
 
