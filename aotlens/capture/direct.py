@@ -12,9 +12,9 @@ from aotlens.capture.free_variables.captured_tensors import (
     bound_to_fakes,
     captured_tensors,
 )
-from aotlens.capture.free_variables.changes import without_new_cache_entries
+from aotlens.capture.free_variables.changes import undone_changes, without_new_cache_entries
 from aotlens.capture.free_variables.reachable import reachable_state
-from aotlens.capture.free_variables.side_effects import SideEffectReplay, outer_changes
+from aotlens.capture.free_variables.side_effects import SideEffectReplay
 from aotlens.capture.free_variables.state import Contents, OutputWithUpdates, ReachableState
 from aotlens.capture.free_variables.stores import MISSING, containers_in, flatten_with_path, shallow_copy
 from aotlens.capture.function_fixes import without_outer_optimizer_steps
@@ -72,7 +72,7 @@ def capture_direct(
             ):
                 result, rebound = _call(function, tensors, (fake_args, fake_kwargs), recorder)
         finally:
-            changes = outer_changes(reachable, {id(argument) for argument in flat})
+            changes = undone_changes(reachable, {id(argument) for argument in flat})
         _check_rebound(subject, rebound, effects)
         return replay.with_updates(result, changes, arguments, rebound if watches else ())
 

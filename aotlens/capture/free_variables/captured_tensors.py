@@ -4,6 +4,7 @@ Invariant: while the function runs, each binding of such a tensor holds a fake t
 writes and aliases are recorded as for an argument; afterwards each binding is restored.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -49,11 +50,11 @@ def captured_tensors(reachable: ReachableState, arguments: Sequence[Any]) -> tup
             )
             known.bindings.append((store, key))
     usable = [free_tensor for key, free_tensor in by_identity.items() if key not in in_tuples]
-    storages: dict[int, int] = {}
-    for tensor in (*arguments, *(free_tensor.tensor for free_tensor in usable)):
-        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
-            storage = _storage(tensor)
-            storages[storage] = storages.get(storage, 0) + 1
+    storages = Counter(
+        _storage(tensor)
+        for tensor in (*arguments, *(free_tensor.tensor for free_tensor in usable))
+        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
+    )
     usable = [
         replace(free_tensor, shares_no_memory=storages[_storage(free_tensor.tensor)] == 1)
         for free_tensor in usable

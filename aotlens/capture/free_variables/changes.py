@@ -177,12 +177,16 @@ class Change:
     """The new value; for a container a copy of its new items."""
 
 
-def undone_changes(state: ReachableState) -> list[Change]:
-    """Restore the state, and return what had changed."""
+def undone_changes(state: ReachableState, arguments: Container[int] = ()) -> list[Change]:
+    """Restore the state, and return what had changed.
+
+    Without the lists of its weights that a package's layer rebuilds from these arguments of the recording,
+    since the call swaps them.
+    """
     changes = list(changes_in(state))
     for change in changes:
         change.source.restore()
-    return changes
+    return [change for change in changes if not change.source.foreign or contains_fake(change.now, arguments)]
 
 
 def changes_in(state: ReachableState) -> Iterator[Change]:

@@ -62,8 +62,7 @@ SEPARATE_ATTRIBUTES = frozenset({"_parameters", "_buffers", "_modules", *HOOKS})
 def reachable_state(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> ReachableState:
     """Return everything that a function, module or partial can read by name, also through its arguments."""
     walk = _Walk(function)
-    for value in (function, *arguments):
-        walk.enqueue(value)
+    walk.enqueue(function, *arguments)
     if isinstance(function, torch.nn.Module):
         walk.hooks_of_all_layers()
     walk.run()
@@ -112,13 +111,13 @@ class _Walk:
         self._waiting: list[Any] = []
         self._seen: set[Any] = set()
 
-    def enqueue(self, value: Any) -> None:
-        """Schedule a visit to a value that the function can reach."""
-        if value is None or isinstance(value, (int, float, str, torch.Tensor)):
-            return
-        if id(value) not in self._seen:
-            self._seen.add(id(value))
-            self._waiting.append(value)
+    def enqueue(self, *values: Any) -> None:
+        """Schedule a visit to values that the function can reach."""
+        for value in values:
+            is_plain = value is None or isinstance(value, (int, float, str, torch.Tensor))
+            if not is_plain and id(value) not in self._seen:
+                self._seen.add(id(value))
+                self._waiting.append(value)
 
     def run(self) -> None:
         while self._waiting:
@@ -136,10 +135,6 @@ class _Walk:
             replace(binding, is_read=False) if binding.name in unread and _has_own_name(binding) else binding
             for binding in bindings
         )
-
-    def _enqueue_all(self, values: Iterable[Any]) -> None:
-        for value in values:
-            self.enqueue(value)
 
     def _visit(self, value: Any) -> None:
         match value:
@@ -160,7 +155,7 @@ class _Walk:
             case ContextVar():
                 self._bind("the context variable", value.name, value, value_at(value, value.name))
             case _ if (parts := _parts(value)) is not None:
-                self._enqueue_all(parts)
+                self.enqueue(*parts)
             case _:
                 self._object(value)
 
@@ -198,7 +193,7 @@ class _Walk:
     def _class(self, kind: type) -> None:
         for base in filter(is_user_class, kind.__mro__):
             self._attributes.append(_Attributes("the class attribute", base))
-            self._enqueue_all(map(function_of, vars(base).values()))
+            self.enqueue(*map(function_of, vars(base).values()))
             self._package_names |= self._package_names_of(kind)
 
     def _object(self, value: Any) -> None:

@@ -5,7 +5,7 @@ binding is an output of the graph, which the wrapper binds at each call; every o
 is a value that would differ at each call: a counter, and a tensor that one call leaves for the next.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from types import CellType, FunctionType, ModuleType
 from typing import Any
@@ -18,7 +18,6 @@ from aotlens.capture.free_variables.changes import (
     changed_contents,
     changes_in,
     contains_fake,
-    undone_changes,
 )
 from aotlens.capture.free_variables.mentions import user_name, write_span
 from aotlens.capture.free_variables.state import (
@@ -230,18 +229,6 @@ def _existing_containers(
     elif known and type(value) in (tuple, list, dict):
         for index, item in enumerate(value.values() if type(value) is dict else value):
             yield from _existing_containers(item, known, (*path, index))
-
-
-def outer_changes(state: ReachableState, arguments: Container[int]) -> list[Change]:
-    """Restore the state after a recording with these arguments, and return what it changed.
-
-    Without the lists of its weights that a package's layer rebuilds, since the call swaps them.
-    """
-    return [
-        change
-        for change in undone_changes(state)
-        if not change.source.foreign or contains_fake(change.now, arguments)
-    ]
 
 
 def check_backward_side_effects(captured: Captured, recorder: Recorder) -> None:
