@@ -30,13 +30,8 @@ CASES = (
         "pass tensors and plain values only",
     ),
     Case(
-        "subgraph-returns-outer-tensor",
-        "a subgraph of `{operator}` that returns `{tensor}` from outside",
-        "pass it as an operand",
-    ),
-    Case(
-        "subgraph-reads-outer-tensor",
-        "a subgraph of `{operator}` that reads `{tensor}` from outside",
+        "subgraph-uses-outer-tensor",
+        "a subgraph of `{operator}` that reads or returns `{tensor}` from outside",
         "pass it as an operand",
     ),
     Case(

@@ -6,9 +6,11 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
+from torch._higher_order_ops.map import map_impl
 from torch.testing._internal.hop_db import hop_db
 
 from aotlens.compiled import Compiled
+from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct, compile_graph_module
 from tests.programs import PROGRAMS
@@ -216,3 +218,13 @@ def test_a_function_with_sizes_out_of_data_has_a_gradient() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(chosen, backend="aotlens", options={"backend": "eager"}, fullgraph=True)
     torch.testing.assert_close(_results(compiled, (x, flag)), _results(chosen, (x, flag)))
+
+
+def test_a_loop_that_returns_a_tensor_from_outside_is_unsupported() -> None:
+    def repeated(x: Tensor) -> Any:
+        doubled = x * 2
+        return map_impl(lambda row: (doubled,), (x,), ())[0]
+
+    with pytest.raises(UnsupportedError) as raised:
+        compile_direct(repeated, (torch.ones(3, 2),), {}, CompileOptions(backend="eager"))
+    assert raised.value.name == "subgraph-uses-outer-tensor"

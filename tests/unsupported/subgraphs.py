@@ -35,18 +35,6 @@ def function_among_the_options_of_attention() -> None:
     attend(torch.ones(1, 1, 16, 16))
 
 
-@shows("subgraph-returns-outer-tensor")
-def loop_that_returns_a_tensor_from_outside() -> None:
-    from torch._higher_order_ops.map import map_impl
-
-    @aotlens.compile(options=EAGER)
-    def repeated(x: Tensor) -> Tensor:
-        doubled = x * 2
-        return map_impl(lambda row: (doubled,), (x,), ())[0]
-
-    repeated(torch.ones(3, 2))
-
-
 @shows("outer-gradient-in-subgraph")
 def branch_with_torch_functions_disabled() -> None:
     @aotlens.compile(options=EAGER)

@@ -209,17 +209,10 @@ def _input(recording: Recording, label: str, operand: Any) -> ProgramInput:
 def _check_no_foreign_tensor(
     operator: str, inputs: tuple[ProgramInput, ...], nodes: tuple[Node, ...], outputs: Iterable[ProgramOutput]
 ) -> None:
-    """Reject a free tensor in a subgraph, which the operator could not pass in."""
+    """Reject a free tensor that a subgraph reads or returns, which the operator could not pass in."""
     own = {id(parameter.node) for parameter in inputs} | {id(node) for node in nodes}
-    for node in nodes:
-        for source in node.inputs():
-            if id(source) not in own:
-                raise unsupported(
-                    "subgraph-reads-outer-tensor",
-                    node.origin.location.innermost,
-                    operator=operator,
-                    tensor=source.name,
-                )
-    for source in nodes_in(output.value for output in outputs):
+    reads = [(source, node.origin.location.innermost) for node in nodes for source in node.inputs()]
+    returned = [(source, None) for source in nodes_in(output.value for output in outputs)]
+    for source, span in (*reads, *returned):
         if id(source) not in own:
-            raise unsupported("subgraph-returns-outer-tensor", operator=operator, tensor=source.name)
+            raise unsupported("subgraph-uses-outer-tensor", span, operator=operator, tensor=source.name)

@@ -355,7 +355,7 @@ def vectorised_in_a_step(x: Tensor, w: Tensor) -> Tensor:
     return hop_map(row, x)
 
 
-@cases(lambda: (plain(3, 4), plain(4)), unsupported="subgraph-reads-outer-tensor")
+@cases(lambda: (plain(3, 4), plain(4)), unsupported="subgraph-uses-outer-tensor")
 def vectorised_over_a_tensor_from_outside(x: Tensor, w: Tensor) -> Tensor:
     row: Any = torch.func.vmap(torch.mul)
     step: Any = lambda given: row(given, w)
