@@ -112,8 +112,8 @@ class Compilation:
     def direct_settings(self, call: DirectCall, int_symbols: bool) -> Settings:
         """Return the capture settings for a direct call; `int_symbols` makes its integers symbolic."""
         options = self.options
-        ragged = has_ragged(call.args, call.kwargs)
-        mode = fake_mode_for((*call.inputs, module_tensors(call.fn)), options.dynamic, ragged)
+        ragged = has_ragged(call.inputs)
+        mode = fake_mode_for((*call.inputs, module_tensors(call.fn)), options.dynamic or ragged)
         return Settings(
             fake_mode=mode,
             decompositions=self.decompositions,

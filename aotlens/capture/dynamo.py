@@ -12,7 +12,7 @@ from aotlens.capture.inputs.fake_inputs import fake_of_input
 from aotlens.capture.inputs.module_tensors import call_with_tensors, module_tensors
 from aotlens.capture.modes import Settings, SplitRegion
 from aotlens.capture.operators import Decompositions
-from aotlens.capture.provenance.dynamo_nodes import LocatedRunner, spans_of_node
+from aotlens.capture.provenance.dynamo_nodes import LocatedRunner
 from aotlens.capture.provenance.frames import calling_frames, is_installed_file, is_user_file, user_qualname
 from aotlens.capture.provenance.variables import variables_of_nodes
 from aotlens.capture.recorder import Recorder
@@ -88,8 +88,8 @@ def capture_graph_module(
 
     flat_call = FlatCall(list(call.values), call.slots, None, run)
     captured, builder = capture_run(call.subject, flat_call, settings)
-    variables = variables_of_nodes(gm, spans_of_node)
-    return replace(captured, structure=replace(captured.structure, result=None), variables=variables), builder
+    structure = replace(captured.structure, result=None)
+    return replace(captured, structure=structure, variables=variables_of_nodes(gm)), builder
 
 
 def _with_ragged_sizes(gm: fx.GraphModule, inputs: list[Any]) -> list[Any]:
@@ -142,7 +142,7 @@ def _fake_mode(example_inputs: Sequence[Any]) -> FakeTensorMode:
     if fake_mode is not None:
         return fake_mode
     numbers = any(isinstance(value, (int, float)) for value in example_inputs)
-    return fake_mode_for((), dynamic=numbers, ragged=False)
+    return fake_mode_for((), symbolic=numbers)
 
 
 def _is_dynamic(example_inputs: Sequence[Any]) -> bool:

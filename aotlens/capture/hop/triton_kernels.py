@@ -20,14 +20,11 @@ from aotlens.torch_api.triton import (
 
 def launch_as_operator(original: Callable[..., Any], kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """Record a launch on fake tensors; `original` is the kernel class's `run`."""
-    if kwargs.get("warmup") or not _has_fakes((args, kwargs)):
+    has_fakes = any(isinstance(value, FakeTensor) for value in pytree.tree_leaves((args, kwargs)))
+    if kwargs.get("warmup") or not has_fakes:
         return original(kernel, *args, **kwargs)
     keywords = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
     return launch_kernel_operator(kernel, kwargs["grid"], args, keywords)
-
-
-def _has_fakes(values: Any) -> bool:
-    return any(isinstance(value, FakeTensor) for value in pytree.tree_leaves(values))
 
 
 LAUNCH = "triton_kernel_wrapper_mutation"

@@ -3,7 +3,7 @@
 import ast
 import linecache
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotlens.capture.provenance.dynamo_nodes import spans_of_node
 from aotlens.capture.provenance.frames import is_user_code
 from aotlens.ir.tensor_text import describe_tensor
 from aotlens.model.report import Span, Variable
@@ -107,16 +108,14 @@ def _span(filename: str, node: Any) -> Span:
     return Span(filename, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
 
 
-def variables_of_nodes(
-    gm: fx.GraphModule, spans: Callable[[fx.Node], tuple[Span, ...]]
-) -> tuple[Variable, ...]:
+def variables_of_nodes(gm: fx.GraphModule) -> tuple[Variable, ...]:
     """Return the variables that the graph's nodes are assigned to, in source order."""
     variables: dict[Span, Variable] = {}
     for node in gm.graph.nodes:
         value = node.meta.get("example_value")
         if not isinstance(value, (torch.Tensor, tuple, list)):
             continue
-        for span in spans(node):
+        for span in spans_of_node(node):
             assignment = assigned_expressions(span.file).get(span)
             if assignment is not None:
                 variables |= _variables_for(assignment, value)

@@ -24,19 +24,18 @@ from aotlens.torch_api.symbolic import create_scalar_symbol, make_shape_env
 aten = torch.ops.aten
 
 
-def fake_mode_for(arguments: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:
-    """Return the fake mode of fake arguments; for real arguments a new one."""
+def fake_mode_for(arguments: Any, symbolic: bool) -> FakeTensorMode:
+    """Return the fake mode of fake arguments; for real arguments a new one, with symbols if `symbolic`."""
     for leaf in pytree.tree_leaves(arguments):
         if isinstance(leaf, FakeTensor):
             return leaf.fake_mode
-    symbolic = dynamic or ragged
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if symbolic else None)
     return with_lazy_shape_env(mode)
 
 
-def has_ragged(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def has_ragged(arguments: Any) -> bool:
     """Return True if an argument is a jagged tensor, whose ragged size needs a shape environment."""
-    return any(map(is_jagged, pytree.tree_leaves((args, kwargs))))
+    return any(map(is_jagged, pytree.tree_leaves(arguments)))
 
 
 def is_jagged(value: Any) -> bool:
@@ -77,7 +76,7 @@ def compile_with_int_symbols(compiled: Callable[[bool], T], dynamic: bool, argum
     with symbols, so beside one the integers are specialised.
     """
     leaves = pytree.tree_leaves(arguments) if dynamic else ()
-    if not any(map(can_be_symbol, leaves)) or any(map(is_jagged, leaves)):
+    if not any(map(can_be_symbol, leaves)) or has_ragged(leaves):
         return compiled(False)
     try:
         return compiled(True)
