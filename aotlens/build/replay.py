@@ -19,7 +19,6 @@ from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.run import call_boundary
 from aotlens.capture.storage import Storage, Tracked, set_tracked
 from aotlens.capture.subclasses import inner_tensors
 from aotlens.ir.origin import NO_ORIGIN, Origin
@@ -55,7 +54,7 @@ def replay(
 
     Calls of these origins, by identity, are left out: nothing reads their results.
     """
-    recorder = Recorder(captured.fake_mode, decompositions, call_boundary.__code__)
+    recorder = Recorder(captured.fake_mode, decompositions)
     player = _Player(recorder)
     with captured.fake_mode:
         inputs = player.inputs(captured)

@@ -187,6 +187,12 @@ class Recording:
         """Track the tensor as the whole of a storage's current value."""
         set_tracked(tensor, Tracked(storage, (), storage.base, storage.version))
 
+    def new_alias(self, node: Node) -> Any:
+        """Return a new fake tensor that is tracked as the node's value, on a storage of its own."""
+        alias = node.val.detach()
+        self.track(alias, Storage(node, alias))
+        return alias
+
     def track_results(self, node: Node, result: Any) -> None:
         """Track each tensor of a new result as a storage of its own, including nested results."""
         if isinstance(result, torch.Tensor):

@@ -7,7 +7,6 @@ without side effects or is rejected by name; the aliases and writes of the user'
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any
 
 import torch
@@ -38,12 +37,13 @@ from aotlens.capture.operators import (
 from aotlens.capture.provenance.origins import Origins
 from aotlens.capture.rng.random_op_rules import apply_rule
 from aotlens.capture.rng.rng_state import RecordedRngState
-from aotlens.capture.storage import Storage, find_tracked
+from aotlens.capture.storage import find_tracked
 from aotlens.capture.subclasses import has_wrapper, record_wrapper_output
 from aotlens.capture.symbols.numbers import Floats
 from aotlens.capture.torchbind import FakeObjects
 from aotlens.errors import UnsupportedError
-from aotlens.ir.origin import Frames
+from aotlens.ir.names import node_name
+from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node, nodes_in
 from aotlens.torch_api.fake.gpu import device_for_autograd, with_original_device
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
@@ -67,14 +67,14 @@ class Recorder(Recording, TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, fake_mode: FakeTensorMode, decompositions: Decompositions, boundary: CodeType) -> None:
+    def __init__(self, fake_mode: FakeTensorMode, decompositions: Decompositions) -> None:
         Recording.__init__(self, fake_mode)
         TorchDispatchMode.__init__(self)
         self.unwrapped_calls: list[UnwrappedCall] = []
         self.saved = SavedValues(self)
         self.checkpoints = Checkpoints(self.saved)
         self.random, self.torchbind = RecordedRngState(self), FakeObjects(self)
-        self.origins = Origins(boundary)
+        self.origins = Origins()
         self.decompositions = decompositions
         self.decomposed = False
         """Whether any operator was decomposed."""
@@ -238,12 +238,24 @@ class Recorder(Recording, TorchDispatchMode):
 
         It has the names, the settings that hold for the whole graph, and the origin of this call.
         """
-        inner = Recorder(self.fake_mode, self.decompositions, self.origins.boundary)
+        inner = Recorder(self.fake_mode, self.decompositions)
         inner.is_subgraph, inner.on_data_dependent_number = True, self.on_data_dependent_number
         inner.floats_as_tensors = self.floats_as_tensors
         inner._names, inner.regions, inner.split_region = self._names, self.regions, self.split_region
-        inner.origins = Origins(self.origins.boundary, caller=self.origin)
+        inner.origins = Origins(caller=self.origin)
         return inner
+
+    def new_tangent(self, like: Any, name: str, stage: str, reason: str) -> tuple[Node, Any]:
+        """Return a tangent's node and fake tensor, in the layout of `like`, contiguous if that has gaps or
+        overlaps."""
+        kind = {"dtype": like.dtype, "device": like.device}
+        if aten.is_non_overlapping_and_dense.default(like):
+            tensor = torch.empty_strided(like.shape, like.stride(), **kind)
+        else:
+            tensor = torch.empty(like.shape, **kind)
+        origin = Origin(NO_ORIGIN, "", backward=True, stage=stage, reason=reason)
+        node = Node(self.name(node_name(name)), None, (), {}, tensor, origin)
+        return node, self.new_alias(node)
 
     def current_frames(self) -> Frames:
         return self.origins.current_frames()
@@ -268,9 +280,7 @@ class Recorder(Recording, TorchDispatchMode):
     def _bind(self, value: Any, arg: Any) -> Any:
         """Return a new tensor for a node, so that a decomposition can run on it."""
         if type(arg) is Node and isinstance(value, torch.Tensor):
-            alias = value.detach()
-            self.track(alias, Storage(arg, alias))
-            return alias
+            return self.new_alias(arg)
         if type(arg) in (list, tuple):
             return [self._bind(v, a) for v, a in zip(value, arg, strict=True)]
         return value

@@ -36,6 +36,7 @@ from aotlens.capture.inputs.fake_inputs import captured_inputs, make_inputs
 from aotlens.capture.inputs.synthetic_bases import inputs_with_bases
 from aotlens.capture.modes import Settings, check_modes_restored, current_modes, isolated_from_caller
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
+from aotlens.capture.provenance.frames import call_boundary
 from aotlens.capture.provenance.variables import VariableObserver
 from aotlens.capture.recorded import Snapshot, leaves_and_unreturned
 from aotlens.capture.recorder import Recorder
@@ -67,11 +68,6 @@ GRADIENT_RULES: dict[str, Callable[..., Any]] = {
     "while_loop": record_loop,
 }
 """By higher-order operator: our rule, which precedes torch's own."""
-
-
-def call_boundary(run: Callable[[], Any]) -> Any:
-    """Run a callable; the stack walk for user frames ends at this frame."""
-    return run()
 
 
 def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[Captured, Recorder]:
@@ -221,7 +217,7 @@ def _note_arguments(recorder: Recorder, inputs: tuple[OpenInput, ...], values: l
 
 
 def _recorder(subject: Subject, settings: Settings) -> Recorder:
-    recorder = Recorder(settings.fake_mode, settings.decompositions, call_boundary.__code__)
+    recorder = Recorder(settings.fake_mode, settings.decompositions)
     recorder.origins.called_at = subject.called_at
     recorder.random.is_functional = has_random_rules(settings.decompositions)
     recorder.split_region = settings.split_region

@@ -15,7 +15,7 @@ from aotlens.capture.subclasses import Path, is_wrapper, rebuild, value_of
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput
 from aotlens.ir.slots import Gradient, GraphOutput, LeafGradient, Tangent, inner_slot
 from aotlens.ir.subclasses import Value, Wrapped, leaves_of
-from aotlens.joint.differentiation import differentiate, new_tangent, recording_autograd
+from aotlens.joint.differentiation import differentiate, recording_autograd
 from aotlens.joint.failing_backward import run_backward
 from aotlens.joint.input_writes import input_states, write_in_backward
 from aotlens.joint.records import FailingBackward
@@ -160,7 +160,9 @@ def _tangent(recorder: Recorder, output: ForwardOutput) -> TangentInput:
 
     def plain(path: Path, like: Any) -> tuple[Node, Any]:
         slot = inner_slot(output.slot, path)
-        node, alias = new_tangent(recorder, like, f"tangent_{slot.name}", f"the gradient of `{slot.name}`")
+        node, alias = recorder.new_tangent(
+            like, f"tangent_{slot.name}", "joint", f"the gradient of `{slot.name}`"
+        )
         graph_inputs.append(ProgramInput(node, Tangent(slot.name, path)))
         return node, alias
 

@@ -17,8 +17,6 @@ from aotlens.capture.autograd.graph_walk import nodes_in_order
 from aotlens.ir.program import Node
 from aotlens.joint.differentiation import (
     differentiate,
-    new_alias,
-    new_tangent,
     recording_autograd,
     without_new_guards,
 )
@@ -38,7 +36,7 @@ def partial_gradients(joint: JointProgram, defined: DefinedTangents) -> list[Nod
     differentiated, recorder = joint.differentiated, joint.builder
     with without_new_guards(joint, "partial-backward-specialises"):
         with recorder.fake_mode:
-            aliases = [new_alias(recorder, node) for node in differentiated.tangents]
+            aliases = [recorder.new_alias(node) for node in differentiated.tangents]
         outputs, tangents = (defined_values(values, defined) for values in (differentiated.outputs, aliases))
         with recording_autograd(recorder):
             if not any(defined):
@@ -131,14 +129,16 @@ class Derivatives:
         """Return what the next order differentiates, and its tangents; None where there is none."""
         differentiated, recorder = self._joint.differentiated, self._joint.builder
         if not self._orders:
-            aliases = [new_alias(recorder, node).requires_grad_() for node in differentiated.tangents]
+            aliases = [recorder.new_alias(node).requires_grad_() for node in differentiated.tangents]
             outputs = defined_values(differentiated.outputs, self._defined)
             return outputs, defined_values(aliases, self._defined)
         number = len(self._orders) + 1
         name, reason = f"tangent_of_order_{number}", f"a gradient of order {number}"
         outputs = [tensor if _requires_grad(tensor) else None for tensor in self._orders[-1].gradients]
         return outputs, [
-            None if tensor is None else new_tangent(recorder, tensor, name, reason)[1].requires_grad_()
+            None
+            if tensor is None
+            else recorder.new_tangent(tensor, name, "joint", reason)[1].requires_grad_()
             for tensor in outputs
         ]
 

@@ -15,17 +15,12 @@ from torch.autograd.graph import GradientEdge
 from aotlens.capture.autograd.graph_walk import autograd_nodes
 from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.events import EventKind
+from aotlens.capture.provenance.frames import call_boundary
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.run import call_boundary, recording
-from aotlens.capture.storage import Storage
-from aotlens.ir.names import node_name
-from aotlens.ir.origin import NO_ORIGIN, Origin
-from aotlens.ir.program import Node
+from aotlens.capture.run import recording
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api.modes import without_autocast
 from aotlens.unsupported import unsupported
-
-aten = torch.ops.aten
 
 
 @contextmanager
@@ -134,23 +129,3 @@ def _former_edges(outputs: list[Any], leaves: list[Any], reset: list[Any]) -> li
 
 def _current_node(leaf: Any) -> Any:
     return leaf.view_as(leaf).grad_fn.next_functions[0][0]
-
-
-def new_alias(recorder: Recorder, node: Node) -> Any:
-    """Return a new fake tensor that the recording tracks as the node's value, on a storage of its own."""
-    alias = node.val.detach()
-    recorder.track(alias, Storage(node, alias))
-    return alias
-
-
-def new_tangent(recorder: Recorder, like: Any, name: str, reason: str) -> tuple[Node, Any]:
-    """Return a tangent's node and fake tensor, in the layout of `like`, contiguous if that has gaps or
-    overlaps."""
-    kind = {"dtype": like.dtype, "device": like.device}
-    if aten.is_non_overlapping_and_dense.default(like):
-        tensor = torch.empty_strided(like.shape, like.stride(), **kind)
-    else:
-        tensor = torch.empty(like.shape, **kind)
-    origin = Origin(NO_ORIGIN, "", backward=True, stage="joint", reason=reason)
-    node = Node(recorder.name(node_name(name)), None, (), {}, tensor, origin)
-    return node, new_alias(recorder, node)

@@ -16,7 +16,7 @@ from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node, Program, ancestors, map_nodes, with_replaced_values, writes_input
 from aotlens.ir.slots import Buffer, Parameter
 from aotlens.joint.data_dependent_sizes import missing_sizes, with_sizes
-from aotlens.joint.differentiation import new_alias, recording_autograd
+from aotlens.joint.differentiation import recording_autograd
 from aotlens.joint.records import JointProgram
 from aotlens.partition.records import Packed, Packing, Partitioned, Saved
 from aotlens.partition.rules import Reason, is_number
@@ -104,7 +104,7 @@ class _Recording:
         """Return a fake tensor with a tracked storage of its own, so that views and writes of a hook stay in
         it."""
         with self._recorder.fake_mode, torch.no_grad():
-            return new_alias(self._recorder, node)
+            return self._recorder.new_alias(node)
 
     def _run(
         self, hook: HookRunner, hook_input: Any, origin: Origin, like: Any = None

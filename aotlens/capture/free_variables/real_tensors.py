@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
 from aotlens.torch_api.dynamo.state import is_dynamo_input
 from aotlens.torch_api.fake.tensors import to_fake
@@ -72,14 +71,13 @@ class RealTensors:
             raise unsupported("argument-type", recording.span, type=type(tensor).__name__)
         sizes = {} if is_dynamo_input(tensor) else {"static_shapes": True}  # no call provides a symbol
         fake = to_fake(recording.fake_mode, tensor, **sizes)
-        with torch.no_grad():
-            alias = fake.detach()
         if tensor.requires_grad:
             node = Node(recording.name("outside"), None, (), {}, fake, recording.origin)
             self.inputs.append((node, tensor))
         else:
             node = Node(recording.name("constant"), None, (), {}, fake, recording.origin, constant=tensor)
             recording.nodes.insert(0, node)
-        recording.track(alias, Storage(node, alias))
+        with torch.no_grad():
+            alias = recording.new_alias(node)
         self.use(tensor, alias)
         return alias

@@ -193,8 +193,7 @@ class OuterSymbols:
             return number
         recording, func, kwargs = self._recording, aten.scalar_tensor.default, {"dtype": torch.float64}
         node = recording.emit(func, recording.symbols.value(number), **kwargs)
-        operand = node.val.detach()
-        recording.track(operand, Storage(node, operand))
+        operand = recording.new_alias(node)
         if not recording.in_backward:
             recording.add_call((func, (number,), kwargs, operand, recording.origin))
         return operand

@@ -4,7 +4,6 @@ Invariant: a region is recorded once per kind of operands, forward and backward 
 region that writes to an operand is not a function of its operands: it is inlined at each call.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,12 +11,12 @@ import torch
 from aotlens.capture.hop.bodies import Body, runner_of
 from aotlens.capture.hop.nested_regions import RegionPart, empty_with_strides_of
 from aotlens.capture.hop.subgraphs import region_kind, region_program
+from aotlens.capture.provenance.frames import call_boundary
 from aotlens.capture.provenance.origins import Origins
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.storage import Storage, find_tracked
+from aotlens.capture.storage import find_tracked
 from aotlens.errors import UnsupportedError
-from aotlens.ir.origin import NO_ORIGIN, Origin
-from aotlens.ir.program import Node, Program, ProgramInput
+from aotlens.ir.program import Program, ProgramInput
 from aotlens.ir.regions import Region, RegionOperand, RegionOutput, RegionSize, SavedValue
 from aotlens.ir.slots import Gradient, Tangent
 from aotlens.torch_api.fake.tensors import FakeTensor
@@ -25,8 +24,6 @@ from aotlens.torch_api.hop import invoke_subgraph
 from aotlens.torch_api.modes import below_autograd, current_mode, without_autocast, without_modes
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
-
-aten = torch.ops.aten
 
 LEAF_WRITE_ERROR = "a leaf Variable that requires grad is being used in an in-place operation"
 """Autograd's error for the fake leaf of an operand; the operand itself need not be a leaf."""
@@ -169,15 +166,10 @@ def _differentiable_gradients(ctx: Any, tangents: tuple[Any, ...]) -> list[Any]:
     return [by_operand.get(id(operand)) for operand in operands]
 
 
-def _boundary(run: Callable[[], Any]) -> Any:
-    """Run a region's backward; the stack walk for user frames ends at this frame."""
-    return run()
-
-
 def _record(recording: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Program | None:
     """Return the region's forward and backward in one program; None if no gradient flows through it."""
     inner: Recorder = recording.subgraph_recorder()
-    inner.origins = Origins(recording.origins.boundary)
+    inner.origins = Origins()
     inner.origins.known_frames = recording.origins.known_frames
     with without_modes(), recording.fake_mode:
         body = Body(inner, "invoke_subgraph", recording.name(str(identifier)), operands)
@@ -202,15 +194,16 @@ def _add_gradients(inner: Recorder, body: Body, results: list[Any]) -> bool:
     wanted = {index: leaf for index, leaf in enumerate(body.arguments) if _requires_grad(leaf)}
     tangents = []
     for index, leaf in differentiable.items():
-        program_input, tangent = _tangent_input(inner, index, leaf)
-        body.add_input(program_input, tangent)
+        reason = "the gradient of a region's result"
+        node, tangent = inner.new_tangent(leaf, f"tangent_{index}", "capture", reason)
+        body.add_input(ProgramInput(node, Tangent(str(index))), tangent)
         tangents.append(tangent)
     if not tangents:
         return False
-    inner.in_backward, inner.origins.boundary, inner.origins.known_frames = True, _boundary.__code__, None
+    inner.in_backward, inner.origins.known_frames = True, None
     outputs, operands = list(differentiable.values()), list(wanted.values())
     with inner, without_autocast():
-        gradients = _boundary(lambda: torch.autograd.grad(outputs, operands, tangents, allow_unused=True))
+        gradients = call_boundary(lambda: torch.autograd.grad(outputs, operands, tangents, allow_unused=True))
     for index, gradient in zip(wanted, gradients, strict=True):
         if gradient is not None:
             body.add_output(gradient, Gradient(f"{body.label}_{index}", index))
@@ -219,16 +212,3 @@ def _add_gradients(inner: Recorder, body: Body, results: list[Any]) -> bool:
 
 def _requires_grad(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def _tangent_input(inner: Recorder, index: int, like: Any) -> tuple[ProgramInput, Any]:
-    """Return the tangent of one output: in the output's layout, or contiguous if that has gaps."""
-    if aten.is_non_overlapping_and_dense.default(like):
-        tensor = empty_with_strides_of(like)
-    else:
-        tensor = torch.empty(like.shape, dtype=like.dtype, device=like.device)
-    origin = Origin(NO_ORIGIN, "", backward=True, stage="capture", reason="the gradient of a region's result")
-    node = Node(inner.name(f"tangent_{index}"), None, (), {}, tensor, origin)
-    alias = tensor.detach()
-    inner.track(alias, Storage(node, alias))
-    return ProgramInput(node, Tangent(str(index))), alias

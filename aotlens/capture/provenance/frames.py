@@ -5,10 +5,11 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 import torch
 
@@ -83,7 +84,12 @@ def is_user_code(code: CodeType) -> bool:
     return is_user_file(code.co_filename)
 
 
-def user_frames(boundary: CodeType) -> Frames:
+def call_boundary(run: Callable[[], Any]) -> Any:
+    """Run a callable; the stack walk for user frames ends at this frame."""
+    return run()
+
+
+def user_frames(boundary: CodeType = call_boundary.__code__) -> Frames:
     """Return the user's frames, innermost first, up to the frame that runs `boundary`, which is not one.
 
     It runs for each recorded operator and visits every frame of the stack: the memo is read here first, which

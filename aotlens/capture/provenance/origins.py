@@ -7,7 +7,6 @@ backward names the forward operator that it differentiates.
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType
 from typing import Any
 
 from aotlens.capture.provenance.frames import user_frames
@@ -19,9 +18,7 @@ from aotlens.torch_api.autograd import current_autograd_node, next_sequence_numb
 class Origins:
     """Determines the origins of one recording's nodes."""
 
-    def __init__(self, boundary: CodeType, caller: Origin | None = None) -> None:
-        self.boundary = boundary
-        """Code of the function that calls the user's; frames outside it are ignored."""
+    def __init__(self, caller: Origin | None = None) -> None:
         self.known_frames: Frames | None = None
         """Set by a frontend that knows the source location; None walks the stack."""
         self.called_at = NO_ORIGIN
@@ -61,7 +58,7 @@ class Origins:
         return frames if frames.frames or frames.known_spans else self.called_at
 
     def _stack_frames(self) -> Frames:
-        return self.known_frames or user_frames(self.boundary)
+        return self.known_frames or user_frames()
 
     def origin_of(self, func: Any, in_backward: bool, checkpoint: Checkpoint | None = None) -> Origin:
         """Return the origin of the operator that is about to run."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.storage import Storage, dimension_order
+from aotlens.capture.storage import dimension_order
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput, is_dropout_disabled, is_random_op, op_name
 from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
@@ -162,13 +162,11 @@ class FunctionalRandom:
 
     def _input(self, name: str) -> tuple[Node, Any]:
         value = self.untracked(lambda: torch.empty((), dtype=torch.int64))
-        alias = self.untracked(value.detach)
         origin = Origin(
             NO_ORIGIN, "", self._recording.in_backward, "capture", "the random generator's state at the start"
         )
         node = Node(self._recording.name(name), None, (), {}, value, origin)
-        self._recording.track(alias, Storage(node, alias))
-        return node, alias
+        return node, self.untracked(lambda: self._recording.new_alias(node))
 
 
 def is_functional(device: torch.device) -> bool:
