@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.autograd.custom_functions import apply_function
+from aotlens.capture.autograd.graph_walk import requires_grad
 from aotlens.capture.autograd.saved_tensor_hooks import callers_hooks
 from aotlens.capture.device_checks import reject_mixed_devices
 from aotlens.capture.error_translation import translated_errors
@@ -90,9 +91,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
     changes = ran.changes
     result, filled = changes.result, changes.leaves
     returned = [*pytree.tree_leaves(result), *(value for _, value in filled)]
-    requiring_grad = {
-        id(value) for value in returned if isinstance(value, torch.Tensor) and value.requires_grad
-    }
+    requiring_grad = {id(value) for value in returned if requires_grad(value)}
     inputs = used_inputs(recorder, inputs, call.free_tensors, changes)
     inputs, bases = inputs_with_bases(recorder, inputs, base_groups, returned)
     inputs = (*inputs, *captured_inputs(recorder, len(inputs)))

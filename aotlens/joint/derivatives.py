@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from aotlens.capture.autograd.graph_walk import nodes_in_order
+from aotlens.capture.autograd.graph_walk import nodes_in_order, requires_grad
 from aotlens.ir.program import Node
 from aotlens.joint.differentiation import (
     differentiate,
@@ -134,17 +134,13 @@ class Derivatives:
             return outputs, defined_values(aliases, self._defined)
         number = len(self._orders) + 1
         name, reason = f"tangent_of_order_{number}", f"a gradient of order {number}"
-        outputs = [tensor if _requires_grad(tensor) else None for tensor in self._orders[-1].gradients]
+        outputs = [tensor if requires_grad(tensor) else None for tensor in self._orders[-1].gradients]
         return outputs, [
             None
             if tensor is None
             else recorder.new_tangent(tensor, name, "joint", reason)[1].requires_grad_()
             for tensor in outputs
         ]
-
-
-def _requires_grad(tensor: Any) -> bool:
-    return tensor is not None and tensor.requires_grad
 
 
 def _dependencies(tensors: list[Any], sources: list[Any]) -> tuple[int, ...]:
@@ -154,7 +150,7 @@ def _dependencies(tensors: list[Any], sources: list[Any]) -> tuple[int, ...]:
         if source is not None:
             edge = source if isinstance(source, GradientEdge) else get_gradient_edge(source)
             own_masks[edge.node] = own_masks.get(edge.node, 0) | 1 << index
-    starts = [get_gradient_edge(tensor).node if _requires_grad(tensor) else None for tensor in tensors]
+    starts = [get_gradient_edge(tensor).node if requires_grad(tensor) else None for tensor in tensors]
     masks: dict[Any, int] = {None: 0}
     for node in reversed(nodes_in_order(starts)):
         masks[node] = own_masks.get(node, 0)

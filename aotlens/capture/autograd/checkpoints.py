@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
+from aotlens.capture.autograd.graph_walk import requires_grad
 from aotlens.capture.autograd.saved_tensor_hooks import SavedValues
 from aotlens.capture.graph import Recording
 from aotlens.capture.mutations.writability import tensors_of
@@ -44,7 +45,7 @@ class CheckpointFrame:
 
     def save_inner_arguments(self, arguments: Sequence[Any]) -> None:
         """Remember the tensor arguments of a nested checkpoint after it has run."""
-        tensors = (arg for arg in arguments if isinstance(arg, torch.Tensor) and arg.requires_grad)
+        tensors = filter(requires_grad, arguments)
         self._inner_arguments += [(tensor, tensor._version, self._recording.origin) for tensor in tensors]
 
     def note_reads(self, args: Iterable[Any]) -> None:

@@ -6,6 +6,8 @@ Invariant: every node is visited once.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
+
 
 def grad_fn_or_none(tensor: Any) -> Any:
     """Return the tensor's `grad_fn`; None if autograd raises, for a view of a changed tensor.
@@ -16,6 +18,11 @@ def grad_fn_or_none(tensor: Any) -> Any:
         return tensor.grad_fn
     except (RuntimeError, ValueError):
         return None
+
+
+def requires_grad(value: Any) -> bool:
+    """Return True for a tensor that requires grad."""
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def may_be_leaf(tensor: Any) -> bool:

@@ -17,6 +17,7 @@ from weakref import ReferenceType
 
 import torch
 
+from aotlens.capture.autograd.graph_walk import requires_grad
 from aotlens.capture.free_variables.mentions import (
     defaults_of,
     function_of,
@@ -259,8 +260,7 @@ class _Walk:
     def _bind(self, what: str, name: str, store: Any, value: Any, foreign: bool = False) -> None:
         if isinstance(value, ModuleType) or (id(store), name) in self.bindings:
             return
-        grad = isinstance(value, torch.Tensor) and value.requires_grad
-        self.bindings[id(store), name] = Binding(what, name, store, value, foreign, grad)
+        self.bindings[id(store), name] = Binding(what, name, store, value, foreign, requires_grad(value))
         self._contents((name,), value, store, foreign)
 
     def _contents(self, keys: tuple[Any, ...], value: Any, owner: Any, foreign: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.autograd.graph_walk import requires_grad
 from aotlens.capture.hop.bodies import Body, runner_of
 from aotlens.capture.hop.nested_regions import RegionPart, empty_with_strides_of
 from aotlens.capture.hop.subgraphs import region_kind, region_program
@@ -154,7 +155,7 @@ def _differentiable_gradients(ctx: Any, tangents: tuple[Any, ...]) -> list[Any]:
         for result, gradient in zip(results, tangents, strict=True)
         if gradient is not None and result.requires_grad
     ]
-    wanted = [operand for operand in operands if isinstance(operand, torch.Tensor) and operand.requires_grad]
+    wanted = [operand for operand in operands if requires_grad(operand)]
     gradients = torch.autograd.grad(
         [result for result, _ in pairs],
         wanted,
@@ -174,7 +175,7 @@ def _record(recording: Recorder, subgraph: Any, identifier: Any, operands: tuple
     with without_modes(), recording.fake_mode:
         body = Body(inner, "invoke_subgraph", recording.name(str(identifier)), operands)
         for argument, operand in zip(body.arguments, operands, strict=True):
-            if isinstance(operand, torch.Tensor) and operand.requires_grad:
+            if requires_grad(operand):
                 argument.requires_grad_()
         try:
             with inner:
@@ -190,8 +191,8 @@ def _record(recording: Recorder, subgraph: Any, identifier: Any, operands: tuple
 
 def _add_gradients(inner: Recorder, body: Body, results: list[Any]) -> bool:
     """Add the tangents and the gradients to a region; return False if no gradient flows through it."""
-    differentiable = {index: leaf for index, leaf in enumerate(results) if _requires_grad(leaf)}
-    wanted = {index: leaf for index, leaf in enumerate(body.arguments) if _requires_grad(leaf)}
+    differentiable = {index: leaf for index, leaf in enumerate(results) if requires_grad(leaf)}
+    wanted = {index: leaf for index, leaf in enumerate(body.arguments) if requires_grad(leaf)}
     tangents = []
     for index, leaf in differentiable.items():
         reason = "the gradient of a region's result"
@@ -208,7 +209,3 @@ def _add_gradients(inner: Recorder, body: Body, results: list[Any]) -> bool:
         if gradient is not None:
             body.add_output(gradient, Gradient(f"{body.label}_{index}", index))
     return True
-
-
-def _requires_grad(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad

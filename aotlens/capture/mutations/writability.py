@@ -13,6 +13,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from aotlens.capture.as_strided import overlaps_itself
+from aotlens.capture.autograd.graph_walk import requires_grad
 from aotlens.capture.events import EventKind
 from aotlens.capture.graph import Recording
 from aotlens.capture.invalid_views import check_view_is_valid
@@ -134,9 +135,7 @@ def _reject_part_of_repeating_input(recording: Recording, target: Any) -> None:
 
 def _has_gradient(target: Any, args: tuple[Any, ...]) -> bool:
     """Return True if autograd records the write, through the target or the other arguments."""
-    return torch.is_grad_enabled() and any(
-        isinstance(arg, torch.Tensor) and arg.requires_grad for arg in (target, *pytree.tree_leaves(args))
-    )
+    return torch.is_grad_enabled() and any(map(requires_grad, (target, *pytree.tree_leaves(args))))
 
 
 Named = tuple[str, Any, bool]
