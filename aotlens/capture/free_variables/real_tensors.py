@@ -66,6 +66,7 @@ class RealTensors:
         return [tensor for tensor in constants if tensor.untyped_storage()._cdata in storages]
 
     def _new(self, tensor: Any) -> Any:
+        """Return a new fake: of a constant of the graph, or of an input if the tensor needs a gradient."""
         recording = self._recording
         if not isinstance(tensor, torch.Tensor):
             raise unsupported("argument-type", recording.span, type=type(tensor).__name__)

@@ -96,6 +96,7 @@ class SideEffectReplay:
         )
 
     def _check_hidden_state(self) -> None:
+        """Reject an iterator or generator that the recording advanced, or let the next call recompile."""
         advanced = [hidden for hidden in self._state.hidden_states if hidden.is_advanced]
         for hidden in advanced:
             owner = hidden.owner
@@ -124,6 +125,11 @@ class SideEffectReplay:
         return []
 
     def _repeated(self, source: Binding | Contents, now: Any) -> Iterator[tuple[Rebinding, Any]]:
+        """Yield the rebindings of one change, each with its value.
+
+        Raises:
+            UnsupportedError: a call could not repeat it, or each call would need another value.
+        """
         span, is_item = self._span_of(source), isinstance(source, Contents)
         items = _changed_items(source, now)
         if items is None:

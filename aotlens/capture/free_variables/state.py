@@ -230,6 +230,7 @@ def process_generators() -> list[HiddenState]:
 
 
 def _state_of(owner: Any) -> Any:
+    """Return the state of a generator of Python or NumPy, or the position of an iterator."""
     kind = type(owner)
     if owner is random or issubclass(kind, random.Random):
         return owner.getstate()

@@ -156,6 +156,7 @@ def flatten_with_path(tree: Any) -> tuple[list[tuple[Path, Any]], Any]:
 
 
 def _paths(path: Path, tree: Any, spec: Any) -> Iterator[Path]:
+    """Yield the path of each leaf: names where the class has any, else positions."""
     if spec.is_leaf():
         yield path
         return

@@ -99,6 +99,7 @@ def record_higher_order(
 
 
 def _write(recording: "Recorder", target: Any, value: Any) -> None:
+    """Record the write of an operand's final value, which autograd sees by its version."""
     copy = aten.copy_.default
     record_mutation(recording, WritingCall(copy, describe(copy), (target, value), {}))
     if not recording.in_backward:
@@ -108,6 +109,10 @@ def _write(recording: "Recorder", target: Any, value: Any) -> None:
 
 
 def _record_call(recording: "Recorder", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Record the operator on programs of its functions, without their writes.
+
+    It runs on graph modules of the programs, which is how later stages replay the call.
+    """
     name = func.name()
     if name == LAUNCH:
         return Call(record_triton_kernel(recording, kwargs), args, kwargs)

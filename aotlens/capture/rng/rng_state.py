@@ -138,6 +138,7 @@ class FunctionalRandom:
         return (ProgramOutput(self._recording.node_of(side.offset), slot),)
 
     def _graph_state(self, device: torch.device) -> _GraphState:
+        """Return the state of the graph that is recorded now; a seed that waits for a device is set first."""
         if self._recording.is_subgraph:
             raise unsupported("functional-rng-in-subgraph", self._recording.span)
         if self.device is None:
@@ -265,6 +266,7 @@ class RecordedRngState:
         self._set_device_state(state, device, origin)
 
     def _set_device_state(self, state: Any, device: torch.device, origin: Origin) -> None:
+        """Continue from a state; another seed is also set in the generator, which the wrapper advances."""
         with self._recording.inside_operator(origin):
             foreign = self.functional.set_state(state, device)
         if foreign:  # the node sets the seed; the wrapper sets the final offset

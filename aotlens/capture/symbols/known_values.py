@@ -40,6 +40,7 @@ def known_scalar(recording: Recording, func: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _known_value(recording: Recording, node: Node) -> torch.Tensor | None:
+    """Return a node's value, computed with those that it needs; None if a call may change any of them."""
     known = recording.known_values
     for pending in _unknown_yet(node, known):
         source_values = [known[source] for source in pending.inputs()]

@@ -168,6 +168,7 @@ class Floats:
                 return func, args, kwargs
 
     def _with_tensors(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Return the call; no row of `FORMS` takes a tensor as `alpha`, so the other operand is scaled."""
         like = next(arg for arg in args if isinstance(arg, torch.Tensor))
         alpha = kwargs.get("alpha")
         if isinstance(alpha, torch.SymFloat):
