@@ -117,11 +117,9 @@ class Entries:
             raise error
         if self._options.dynamic and key not in self.compiled:
             absent = absent_slots(self._fn)
-            for known, other in tuple(self.compiled.items()):
+            for known, other in tuple(self._known.items()):
                 other_modes = isinstance(known, tuple) and known[-1] != key[-1]
-                if other_modes or self._known[known].absent != absent:
-                    continue
-                if not self._known[known].fits(args, kwargs):
+                if other_modes or other.absent != absent or not other.fits(args, kwargs):
                     continue
                 try:
                     return other.call(*args, **kwargs)

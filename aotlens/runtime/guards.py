@@ -18,7 +18,7 @@ from aotlens.ir.render import Names, context_text, literal
 from aotlens.ir.slots import UserInput
 from aotlens.ir.subclasses import Wrapped, is_plain
 from aotlens.ir.symbols import is_ragged
-from aotlens.runtime.alias_guards import AliasGuards, assumption
+from aotlens.runtime.aliased_inputs import AliasGuards, assumption
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.tensor_guards import (
     Checks,

@@ -14,7 +14,7 @@ from aotlens.ir.render import Names
 from aotlens.model.report import WrapperStep
 from aotlens.partition.records import Partitioned
 from aotlens.partition.saved_values import side_notes
-from aotlens.runtime.alias_guards import OVERLAP_HELPER
+from aotlens.runtime.aliased_inputs import OVERLAP_HELPER
 from aotlens.runtime.autograd.double_backward import needs_weakref
 from aotlens.runtime.autograd.function import write_function
 from aotlens.runtime.graph_text import allows_functions, captured_tensor_names, write_graph, write_header

@@ -107,33 +107,25 @@ def write_end(builder: TextBuilder, code: Generated) -> None:
 BIND = """
 
 def bind(module):
-    # `call` with the tensors of a module like the one that was exported, read from it at each call
+    # `call` with the tensors of a module like the one that was exported, {what}
     def call_module(*args, **kwargs):
-        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        tensors = {{**dict(module.named_parameters()), **dict(module.named_buffers())}}
         if tensors.keys() != set(OWNED):  # a tensor that hangs at two names is listed once
-            raise ValueError(f"the module's tensors are {list(tensors)}, exported were {list(OWNED)}")
-        return call(*[tensors[name] for name in OWNED], *args, **kwargs)
+            raise ValueError(f"the module's tensors are {{list(tensors)}}, exported were {{list(OWNED)}}")
+{call}
 
     return call_module
 """
 
-BIND_AND_REBIND = """
+CALL = """\
+        return call(*[tensors[name] for name in OWNED], *args, **kwargs)"""
 
-def bind(module):
-    # `call` with the tensors of a module like the one that was exported, which gets its new buffers back
-    def call_module(*args, **kwargs):
-        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        if tensors.keys() != set(OWNED):  # a tensor that hangs at two names is listed once
-            raise ValueError(f"the module's tensors are {list(tensors)}, exported were {list(OWNED)}")
+CALL_AND_REBIND = """\
         result, rebound = call(*[tensors[name] for name in OWNED], *args, **kwargs)
         for name, tensor in rebound.items():
             owner, _, key = name.rpartition(".")
             setattr(module.get_submodule(owner), key, tensor)
-        return result
-
-    return call_module
-"""
-
+        return result"""
 
 BIND_INPUTS = """
 
@@ -151,7 +143,10 @@ def write_bind(builder: TextBuilder, captured: Captured) -> None:
     """Write `bind` for a target that is a module: it makes a callable of `call` and such a module."""
     if not module_tensor_names(captured):
         return
-    text = BIND_AND_REBIND if captured.structure.rebound else BIND
+    if captured.structure.rebound:
+        text = BIND.format(what="which gets its new buffers back", call=CALL_AND_REBIND)
+    else:
+        text = BIND.format(what="read from it at each call", call=CALL)
     builder.add(*(text if _owned_first(captured) else BIND_INPUTS).splitlines())
 
 

@@ -250,16 +250,14 @@ class _CapturedTensorText:
         self._written[id(value)] = name
         base = value._base if not value.is_inference() else None
         if base is not None and base.dtype == value.dtype and _is_plain(value):
-            source = self._base(name, base)
+            source, size, stride = self._base(name, base), tuple(value.shape), tuple(value.stride())
             source += ".detach()" if base.requires_grad and not value.requires_grad else ""
-            self._builder.add(
-                f"{name} = {_with_signs(f'{source}.as_strided({_geometry_text(value)})', value, base)}"
-            )
+            text = f"{source}.as_strided({size}, {stride}, {value.storage_offset()})"
+            self._builder.add(f"{name} = {_with_signs(text, value, base)}")
         elif _is_plain(value) and value.untyped_storage()._cdata in self._shared:
-            memory = self._whole_storage(name, value)
-            dtype = f"torch.empty(0, dtype={value.dtype})"
-            text = f"{dtype}.set_({memory}.untyped_storage(), {_storage_geometry_text(value)})"
-            text = _with_signs(text, value)
+            storage = f"{self._whole_storage(name, value)}.untyped_storage()"
+            geometry = f"{value.storage_offset()}, {tuple(value.shape)}, {tuple(value.stride())}"
+            text = _with_signs(f"torch.empty(0, dtype={value.dtype}).set_({storage}, {geometry})", value)
             if isinstance(value, torch.nn.Parameter):
                 text = f"torch.nn.Parameter({text}, requires_grad={value.requires_grad})"
             elif value.requires_grad:
@@ -298,11 +296,3 @@ def _with_signs(text: str, value: torch.Tensor, base: torch.Tensor | None = None
 def _is_plain(value: Any) -> bool:
     kinds = (torch.Tensor, torch.nn.Parameter)
     return type(value) in kinds and type(value) is not FakeTensor and value.layout == torch.strided
-
-
-def _geometry_text(value: torch.Tensor) -> str:
-    return f"{tuple(value.shape)}, {tuple(value.stride())}, {value.storage_offset()}"
-
-
-def _storage_geometry_text(value: torch.Tensor) -> str:
-    return f"{value.storage_offset()}, {tuple(value.shape)}, {tuple(value.stride())}"

@@ -11,6 +11,13 @@ from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient
 from aotlens.ir.subclasses import Wrapped
 from aotlens.partition.records import Partitioned
+from aotlens.runtime.aliased_inputs import write_bases
+from aotlens.runtime.autograd.checks import (
+    check_hooks,
+    reject_dual_tensors,
+    reject_retain_grad_on_inputs,
+    without_hooks,
+)
 from aotlens.runtime.autograd.leaves import (
     created_leaves,
     inputs_without_graph_use,
@@ -18,8 +25,6 @@ from aotlens.runtime.autograd.leaves import (
     write_leaf_output,
     write_leaves,
 )
-from aotlens.runtime.autograd.saved_tensors import check_hooks, without_hooks
-from aotlens.runtime.autograd_checks import reject_dual_tensors, reject_retain_grad_on_inputs
 from aotlens.runtime.graph_runs import write_run
 from aotlens.runtime.graph_text import chain_text, geometry_text
 from aotlens.runtime.guards import Guards
@@ -53,7 +58,6 @@ from aotlens.runtime.plan import (
 from aotlens.runtime.pytrees import Unpacking, argument_names, output_text
 from aotlens.runtime.side_effects import check_exportable, write_side_effects
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_wrapping
-from aotlens.runtime.synthetic_bases import write_bases
 
 
 class WrapperText:

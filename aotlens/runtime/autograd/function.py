@@ -21,6 +21,7 @@ from aotlens.joint.undefined_tangents import GradientKey
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.partition.storages import storage_root
+from aotlens.runtime.autograd.checks import counts_backward_runs, write_run_count
 from aotlens.runtime.autograd.derivatives import DifferentiableBackward
 from aotlens.runtime.autograd.double_backward import (
     BOUND_NAME,
@@ -30,7 +31,6 @@ from aotlens.runtime.autograd.double_backward import (
     write_saved_for_double,
 )
 from aotlens.runtime.autograd.leaves import created_leaves, inputs_without_graph_use, reshaped_leaves
-from aotlens.runtime.autograd.saved_tensors import counts_backward_runs, write_run_count
 from aotlens.runtime.autograd.tangents import BackwardWrappers, TangentText, write_stride_coercion
 from aotlens.runtime.autograd.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
 from aotlens.runtime.autograd.undefined_tangents import Conditions, UndefinedTangents
