@@ -64,23 +64,23 @@ class Guards:
         self._alias_guards = AliasGuards(self._checks, captured, meta, arguments)
         self._sizes: dict[str, str] = {}
         """The expression that each bound symbol was read from."""
-        self.behind_dynamo = captured.subject.frontend == "dynamo"
-        """Whether Dynamo's own guards ensure that a call fits."""
         self._seen_requires_grad = ""
         """Condition that a seen tensor requires grad and did not at compilation."""
-        self._seen = [] if self.behind_dynamo else comparable_tensors(captured, self._checked_tensors())
+        is_of_dynamo = captured.subject.frontend == "dynamo"
+        self._seen = [] if is_of_dynamo else comparable_tensors(captured, self._checked_tensors())
         """Tensors whose checks are skipped if `seen` accepts them."""
         self.has_seen = bool(self._seen)
         """Whether the text has the variable `is_new`."""
 
-    def write(self) -> None:
-        if self.behind_dynamo:
+    def write(self, behind_dynamo: bool) -> None:
+        """Write all checks; behind Dynamo, whose own guards ensure that a call fits, those that it lacks."""
+        if behind_dynamo:
             self._bind_sizes(checked=False)
             with self._builder.step("check shared memory", SHARED_MEMORY):
                 self._alias_guards.write_overlaps()
             if not self._captured.grad_enabled:  # Dynamo's guards do not tell inference tensors apart then
                 with self._builder.step("check inference tensors", INFERENCE_TENSORS):
-                    self._inference_tensors()
+                    self._inference_tensors("AssertionError")
             return
         with self._builder.step("check plain values", "numbers and flags are constants of the graph"):
             self._plain_values()
@@ -90,7 +90,7 @@ class Guards:
             self._bind_strides()
             self._size_relations()
         with self._builder.step("check inference tensors", INFERENCE_TENSORS):
-            self._inference_tensors()
+            self._inference_tensors("TypeError")
         with self._builder.step(
             "check gradients", ("the graph is specialised for which arguments require grad")
         ):
@@ -199,13 +199,12 @@ class Guards:
             ]
             self._checks.raise_if(" or ".join(conditions), "TypeError", message)
 
-    def _inference_tensors(self) -> None:
+    def _inference_tensors(self, error: str) -> None:
         """Check which written inputs are inference tensors: eager allows writes and counts versions
         accordingly.
 
         Autograd itself checks a write that it sees.
         """
-        error = "AssertionError" if self.behind_dynamo else "TypeError"
         for info, (_, captured_input) in zip(self._meta.inputs, self._inputs(), strict=False):
             asked = info.is_mutated and not info.seen_by_autograd and captured_input.duplicate_of is None
             if not asked or (

@@ -192,7 +192,7 @@ class WrapperPlan:
             )
 
     def _views_before_change(self, with_former_grad_fn: bool) -> tuple[OutputAliasInfo, ...]:
-        """Outputs that are views of an input before it was detached, or else before its storage changed."""
+        """Return the outputs that view an input before it was detached, or else on its former storage."""
         views = (info for info in self._meta.outputs if info.viewed_before_change)
         return tuple(info for info in views if self._keeps_former_grad_fn(info) is with_former_grad_fn)
 
@@ -220,7 +220,7 @@ class WrapperPlan:
 
 
 def gets_new_edge(joint: JointProgram, info: InputAliasInfo) -> bool:
-    """Whether `set_` gave a leaf a new autograd edge, while the call's gradients go to its former one."""
+    """Return True if `set_` gave a leaf a new autograd edge, and no gradient of the call goes there."""
     argument = joint.captured.inputs[info.index].argument
     return is_reset_leaf(joint, info) and not joint.recorded.events.has(
         EventKind.GRADIENT_AT_NEW_EDGE, argument
@@ -228,7 +228,7 @@ def gets_new_edge(joint: JointProgram, info: InputAliasInfo) -> bool:
 
 
 def is_reset_leaf(joint: JointProgram, info: InputAliasInfo) -> bool:
-    """Whether `set_` gave a leaf a new autograd edge."""
+    """Return True if `set_` gave a leaf a new autograd edge."""
     captured_input = joint.captured.inputs[info.index]
     is_reset = joint.recorded.events.has(EventKind.NEW_EDGE, captured_input.argument)
     return captured_input.is_leaf and is_reset
@@ -239,5 +239,5 @@ def _sites(infos: Iterable[InputAliasInfo]) -> tuple[Site, ...]:
 
 
 def _alias_depth(outputs: tuple[OutputAliasInfo, ...], info: OutputAliasInfo) -> int:
-    """How many outputs are made before this one, which is a view of the last of them."""
+    """Return how many outputs are made before this one, which is a view of the last of them."""
     return 1 + _alias_depth(outputs, outputs[info.base.index]) if isinstance(info.base, OutputBase) else 0

@@ -31,7 +31,7 @@ def needs_spec(spec: Any) -> bool:
     return structure_literal(spec, iter(["_"] * spec.num_leaves)) is None
 
 
-NONE_STANDING: dict[tuple[int, ...], str] = {}
+NO_EXISTING: dict[tuple[int, ...], str] = {}
 
 
 def custom_spec(spec: Any) -> Any:
@@ -53,7 +53,7 @@ def _leaf_texts(
 
 
 def structure_literal(
-    spec: Any, leaves: Any, existing: dict[tuple[int, ...], str] = NONE_STANDING, path: tuple[int, ...] = ()
+    spec: Any, leaves: Any, existing: dict[tuple[int, ...], str] = NO_EXISTING, path: tuple[int, ...] = ()
 ) -> str | None:
     """Return the structure as a literal; None if it contains a container of another class."""
     if spec.is_leaf():

@@ -72,8 +72,8 @@ class WrapperText:
         self._meta = parts.joint.meta
         self.arguments = argument_names(self._captured, names)
         self._has_seen = False
-        self._nested: tuple[str, ...] = ()
-        """Flat names of arguments that come in nested containers."""
+        self._behind_dynamo = self._captured.subject.frontend == "dynamo" and not code.is_standalone
+        """Whether Dynamo's own guards ensure that a call fits."""
         self._aliases = OutputAliases(builder, self._captured, names, self.arguments)
         self._reshaped = reshaped_leaves(parts)
 
@@ -86,12 +86,11 @@ class WrapperText:
         flat = structure.arguments is None or bool(structure.parameters)
         arguments = self.arguments[: len(self._captured.flat_inputs)]
         owned = len(arguments) - (structure.arguments.num_leaves if structure.arguments else 0)
-        self._nested = () if flat else tuple(arguments[owned:])
         parameters = [*(arguments if flat else arguments[:owned]), *([] if flat else ["*args", "**kwargs"])]
         builder, plan = self._builder, WrapperPlan(self._parts, self._reshaped)
         builder.add("", "")
         with builder.block(f"def call({', '.join(parameters)}):"):
-            self._unpack_arguments()
+            self._unpack_arguments([] if flat else arguments[owned:])
             self._check_arguments()
             write_bases(builder, self._captured, self.arguments)
             write_versions_before_graphs(builder, self._meta, self.arguments)
@@ -138,17 +137,17 @@ class WrapperText:
             case SetGradMode(enabled=bool(enabled)):
                 self._builder.add(f"torch.set_grad_enabled({enabled})")
 
-    def _unpack_arguments(self) -> None:
+    def _unpack_arguments(self, nested: list[str]) -> None:
+        """Bind the flat names of arguments that come in nested containers."""
         with self._builder.step("unpack arguments", "the arguments are nested containers"):
-            if self._nested:
-                unpacking = Unpacking(self._builder, self._captured.subject.name, list(self._nested))
+            if nested:
+                unpacking = Unpacking(self._builder, self._captured.subject.name, nested)
                 unpacking.write(self._captured.structure.arguments)
 
     def _check_arguments(self) -> None:
         builder, captured = self._builder, self._captured
         guards = Guards(builder, captured, self._meta, self.arguments, self._names)
-        guards.behind_dynamo &= not self._code.is_standalone
-        guards.write()
+        guards.write(self._behind_dynamo)
         reject_other_mode(builder, captured, self.arguments)
         reject_retain_grad_on_inputs(builder, captured, self._meta, self.arguments)
         check_hooks(builder, self._parts, self._names)
@@ -249,8 +248,7 @@ class WrapperText:
 
         Dynamo guards on the kinds of tensors; in other calls only tensors that were seen before are known.
         """
-        behind_dynamo = self._captured.subject.frontend == "dynamo" and not self._code.is_standalone
-        if not (behind_dynamo or self._has_seen):
+        if not (self._behind_dynamo or self._has_seen):
             return "CompiledFunction.apply"
         unknown = "torch._C._are_functorch_transforms_active()"
         unknown = f"is_new or {unknown}" if self._has_seen else unknown
