@@ -23,14 +23,10 @@ from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.tensor_guards import (
     Checks,
     comparable_tensors,
-    device_differs,
     is_functorch_tensor,
-    lazy_bits_differ,
-    lazy_bits_text,
-    not_plain,
-    shape_differs,
-    strides_differ,
     symbolic_strides,
+    tensor_differs,
+    wanted_text,
     write_remember,
 )
 from aotlens.torch_api.symbolic import print_expression
@@ -186,18 +182,8 @@ class Guards:
             fake = captured_input.fake
             if captured_input.wrapped is not None:
                 continue
-            order = "contiguous" if fake.is_contiguous() else f"with strides {tuple(fake.stride())}"
-            wanted = f"{fake.dtype} {list(fake.shape)} {order} on {fake.device}{lazy_bits_text(fake)}"
-            message = f"`{captured_input.slot.name}` must be a tensor like {wanted}, got another"
-            conditions = [
-                f"type({name}) is not torch.Tensor and {not_plain(name)}",
-                shape_differs(name, fake),
-                f"{name}.dtype is not {fake.dtype}",
-                strides_differ(name, fake),
-                device_differs(name, fake),
-                *lazy_bits_differ(name, fake),
-            ]
-            self._checks.raise_if(" or ".join(conditions), "TypeError", message)
+            message = f"`{captured_input.slot.name}` must be a tensor like {wanted_text(fake)}, got another"
+            self._checks.raise_if(tensor_differs(name, fake), "TypeError", message)
 
     def _inference_tensors(self, error: str) -> None:
         """Check which written inputs are inference tensors: eager allows writes and counts versions

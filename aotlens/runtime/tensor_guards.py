@@ -22,8 +22,31 @@ class Checks:
         self.builder.raise_if(condition, error, f"compiled `{self.target}`: {message}", actual)
 
 
-def shape_differs(name: str, fake: Any) -> str:
-    """Return the condition that a tensor has another shape, as far as its sizes are known."""
+def tensor_differs(name: str, fake: Any) -> str:
+    """Return the condition that a value is no plain tensor like `fake`, as far as its sizes are known."""
+    is_other = f"(not isinstance({name}, torch.Tensor) or hasattr({name}, '__tensor_flatten__'))"
+    # a kernel for one device cannot read another's memory
+    on_cpu, device = fake.device.type == "cpu", f"torch.{fake.device!r}"
+    return " or ".join(
+        [
+            f"type({name}) is not torch.Tensor and {is_other}",
+            _shape_differs(name, fake),
+            f"{name}.dtype is not {fake.dtype}",
+            _strides_differ(name, fake),
+            f"not {name}.is_cpu" if on_cpu else f"{name}.device != {device}",
+            *(f"{'not ' if is_set else ''}{name}.is_{bit}()" for bit, is_set in _checked_bits(fake)),
+        ]
+    )
+
+
+def wanted_text(fake: Any) -> str:
+    """Return what a call must have, in the words of the error: `torch.float32 [2] contiguous on cpu`."""
+    order = "contiguous" if fake.is_contiguous() else f"with strides {tuple(fake.stride())}"
+    bits = "".join(f", {'' if is_set else 'not '}{BITS[bit]}" for bit, is_set in _checked_bits(fake))
+    return f"{fake.dtype} {list(fake.shape)} {order} on {fake.device}{bits}"
+
+
+def _shape_differs(name: str, fake: Any) -> str:
     if not any(isinstance(size, torch.SymInt) for size in fake.shape):
         return f"{name}.shape != {tuple(fake.shape)}"
     known_sizes = [(dim, size) for dim, size in enumerate(fake.shape) if not isinstance(size, torch.SymInt)]
@@ -32,12 +55,7 @@ def shape_differs(name: str, fake: Any) -> str:
     )
 
 
-def not_plain(name: str) -> str:
-    """Return the condition that a value is no tensor, or a subclass that the graph was not made for."""
-    return f"(not isinstance({name}, torch.Tensor) or hasattr({name}, '__tensor_flatten__'))"
-
-
-def strides_differ(name: str, fake: Any) -> str:
+def _strides_differ(name: str, fake: Any) -> str:
     """Return the condition that strides differ, on which it depends whether `reshape` copies."""
     if fake.is_contiguous():
         return f"not {name}.is_contiguous()"
@@ -46,23 +64,8 @@ def strides_differ(name: str, fake: Any) -> str:
     return f"{name}.stride() != {tuple(fake.stride())}"
 
 
-def device_differs(name: str, fake: Any) -> str:
-    """Return the condition that the device differs: a kernel for one device cannot read another's memory."""
-    return f"not {name}.is_cpu" if fake.device.type == "cpu" else f"{name}.device != torch.{fake.device!r}"
-
-
 BITS = {"conj": "conjugated", "neg": "negated"}
 """The lazy operators, each with the word for its result."""
-
-
-def lazy_bits_differ(name: str, fake: Any) -> list[str]:
-    """Return the conditions that the lazy conjugate and negative bits differ."""
-    return [f"{'not ' if is_set else ''}{name}.is_{bit}()" for bit, is_set in _checked_bits(fake)]
-
-
-def lazy_bits_text(fake: Any) -> str:
-    """Return the lazy bits that a call must have, in the words of the error: `, not conjugated`."""
-    return "".join(f", {'' if is_set else 'not '}{BITS[bit]}" for bit, is_set in _checked_bits(fake))
 
 
 def _checked_bits(fake: Any) -> list[tuple[str, bool]]:

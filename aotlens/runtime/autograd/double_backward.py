@@ -117,12 +117,6 @@ def _is_kept_alive(captured_input: CapturedInput) -> bool:
     return stays or not captured_input.is_tensor
 
 
-def needs_weakref(parts: Partitioned) -> bool:
-    if parts.backward is None or double_backward_obstacle(parts) is not None:
-        return False
-    return any(not _is_kept_alive(captured_input) for captured_input in unsaved_inputs(parts))
-
-
 def double_backward_call(
     parts: Partitioned, code: GraphCode, names: Names, also_seen: list[str], graph: str
 ) -> str:
