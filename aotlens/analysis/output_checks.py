@@ -85,10 +85,14 @@ def _can_view_before_detach(captured: Captured, value: Any) -> bool:
     """Return True if a view of an input that is detached later can be regenerated before the detach.
 
     The wrapper then takes the view from the caller's tensor as it came.  If the input has another geometry at
-    the end, that is another view.  A write with grad mode on may give the view a `grad_fn` of the write.
+    the end, or another storage, that is another view.  A write with grad mode on may give the view a
+    `grad_fn` of the write.
     """
-    base, storage = captured.exit_of(value).view_base, captured.recorded.tracked(value).storage
-    if captured.recorded.tracked(base).storage is not storage or storage.metadata_mutations:
+    recorded, base = captured.recorded, captured.exit_of(value).view_base
+    storage = recorded.tracked(value).storage
+    if recorded.tracked(base).storage is not storage or storage.metadata_mutations:
+        return False
+    if recorded.events.has(EventKind.STORAGE_SWAP, base):
         return False
     is_input = captured.input_of(base) is not None
     return is_input and not base.requires_grad and not any(write.grad_enabled for write in storage.writes)

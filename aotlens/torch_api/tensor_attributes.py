@@ -86,6 +86,7 @@ def detach_in_place(original: Any, target: Any) -> Any:
 @around
 def require_grad(original: Any, target: Any, requires_grad: bool = True) -> Any:
     """`fake.requires_grad_(False)`, which calls `on_detach(fake)` afterwards."""
+    __tracebackhide__ = True  # torch's error about a dtype is the user's (`session/errors/failures.py`)
     original(target, requires_grad)
     for notify in mode_callbacks("on_detach") if not requires_grad else ():
         notify(target)

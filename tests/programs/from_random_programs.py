@@ -208,6 +208,14 @@ def data_written_with_a_gradient(x: Tensor, y: Tensor) -> Any:
     return kept, x
 
 
+@cases(lambda: (tape(4, 4), plain(4, 4)), unsupported="view-before-detach")
+def view_of_other_data_of_what_is_then_detached(x: Tensor, y: Tensor) -> Tensor:
+    x.data = y.data
+    view = x.t()
+    x.detach_()
+    return view
+
+
 @cases(lambda: (leaf(4, 4),), unsupported="view-before-detach")
 def view_of_one_detached_in_place_and_written(x: Tensor) -> Tensor:
     view = x.t()
