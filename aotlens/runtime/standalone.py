@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import fx
 
 from aotlens.capture.records import Captured, Subject
 from aotlens.codegen.graph_adapter import ADAPTER_HELPER
@@ -191,10 +190,6 @@ def _unexportable(value: Any) -> tuple[str, str]:
             "a Triton kernel of your own in a graph of torch's operators",
             "export with `--backend inductor`",
         )
-    if isinstance(value, fx.GraphModule):
-        return "saved-tensor hooks that are graph modules", "export it outside of the hooks"
-    if isinstance(value, tuple) or kind == "DeviceMesh":
-        return "the metadata of a tensor subclass", "export a function of its inner tensors"
     if isinstance(value, torch.nn.Module):
         return f"the very module `{kind}` that it was given", "make the module itself the target"
     if isinstance(value, torch.Tensor):

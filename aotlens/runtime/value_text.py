@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 import torch
+from torch import fx
 
 from aotlens.capture.records import CapturedInput
 from aotlens.ir.tensor_text import constant_text
@@ -54,6 +55,8 @@ class ValueWriter:
             return self._tensor(builder, value)
         if isinstance(value, torch.Generator):
             return self._generator(builder, value)
+        if isinstance(value, fx.GraphModule):
+            return self._hook(builder, value)
         if isinstance(value, type):
             return self._named(builder, value)
         if isinstance(value, (set, frozenset)):
@@ -101,12 +104,21 @@ class ValueWriter:
         self._once(builder, GENERATOR_HELPER)
         return f"generator_at({self._tensor(builder, value.get_state())})"
 
+    def _hook(self, builder: TextBuilder, value: fx.GraphModule) -> str:
+        """Return a hook on saved tensors, which the graphs contain: the caller's must have the same code."""
+        tensors = (*value.named_parameters(), *value.named_buffers())
+        parts = [f"{name!r}: {self._tensor(builder, tensor.detach())}" for name, tensor in tensors]
+        self._once(builder, HOOK_HELPER)
+        return f"SameHook({value.code!r}, {{{', '.join(parts)}}})"
+
     def _object(self, builder: TextBuilder, value: Any) -> str:
         """Return an object of an importable class, made from its fields."""
         if isinstance(value, (torch.Size, torch.device)):
             return f"torch.Size({tuple(value)})" if isinstance(value, torch.Size) else f"torch.{value!r}"
         if isinstance(value, pytree.TreeSpec):
             return self._spec(builder, value)
+        if type(value).__name__ == "DeviceMesh" and type(value).__module__.startswith("torch."):
+            return self._mesh(builder, value)
         kind = self._named(builder, type(value))
         if isinstance(value, Enum):
             return f"{kind}.{value.name}"
@@ -124,6 +136,12 @@ class ValueWriter:
         kind, context = self._named(builder, spec.type), self._text(builder, spec.context)
         children = [self._spec(builder, child) for child in spec.children()]
         return f"{tree}.TreeSpec({kind}, {context}, [{', '.join(children)}])"
+
+    def _mesh(self, builder: TextBuilder, value: Any) -> str:
+        self._once(builder, "import torch.distributed.device_mesh")
+        names = value.mesh_dim_names
+        arguments = f"{value.device_type!r}, {value.mesh.tolist()}, mesh_dim_names={names!r}"
+        return f"torch.distributed.device_mesh.DeviceMesh({arguments})"
 
     def _named(self, builder: TextBuilder, kind: type) -> str:
         """Return a class by its name, imported if that is possible in another process."""
@@ -158,6 +176,22 @@ def generator_at(state):
 """
 
 
+HOOK_HELPER = """
+class SameHook:
+    def __init__(self, code, tensors):
+        self.code, self.tensors = code, tensors
+
+    def __eq__(self, other):
+        if getattr(other, "code", None) != self.code:
+            return False
+        found = {**dict(other.named_parameters()), **dict(other.named_buffers())}
+        same = (torch.equal(found[name], tensor) for name, tensor in self.tensors.items() if name in found)
+        return found.keys() == self.tensors.keys() and all(same)
+
+    __hash__ = None
+"""
+
+
 def _plain(value: Any) -> str:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return f"float('{value}')"
@@ -185,7 +219,25 @@ def _constructor_fields(value: Any) -> dict[str, Any] | None:
         return dict(zip(value._fields, value, strict=True))
     if dataclasses.is_dataclass(value):
         return {item.name: getattr(value, item.name) for item in dataclasses.fields(value) if item.init}
-    return None
+    return _fields_from_repr(value)
+
+
+def _fields_from_repr(value: Any) -> dict[str, Any] | None:
+    """Return the fields that `repr` shows: `Shard(dim=0)`, `Partial(sum)`."""
+    name, _, inside = repr(value).removesuffix(")").partition("(")
+    names = [part.partition("=")[0].strip() for part in inside.split(",") if part]
+    if name != type(value).__name__:
+        return None
+    if len(names) == 1 and "=" not in inside:  # one field, of which only the value is shown
+        names = [key for key in dir(type(value)) if getattr(value, key, None) == names[0]]
+    if not all(hasattr(value, key) for key in names):
+        return None
+    fields = {key: getattr(value, key) for key in names}
+    try:
+        same = type(value)(**fields) == value
+    except TypeError:
+        return None
+    return fields if same else None
 
 
 class Bindings:

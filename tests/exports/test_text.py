@@ -4,8 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor, fx, nn
-from torch.autograd.graph import saved_tensors_hooks
+from torch import Tensor, nn
 
 import aotlens
 from aotlens.codegen.graph_adapter import GraphAdapter
@@ -111,11 +110,6 @@ def test_what_only_this_process_has_is_refused_by_name() -> None:
         aotlens.export(local_class, x)
     with pytest.raises(UnsupportedError, match="the very module `Identity` that it was given"):
         aotlens.export(module_argument, x, nn.Identity())
-    with (
-        saved_tensors_hooks(*(fx.symbolic_trace(lambda tensor: -tensor) for _ in range(2))),
-        pytest.raises(UnsupportedError, match="needs saved-tensor hooks that are graph modules"),
-    ):
-        aotlens.export(torch.exp, x.requires_grad_())
 
 
 SOURCE = """
