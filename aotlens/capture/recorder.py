@@ -112,6 +112,11 @@ class Recorder(Recording, TorchDispatchMode):
         """Reject an access to `.grad` of an argument: the recording lacks it."""
         self._reject_access("grad-of-input", tensor)
 
+    def on_deepcopy(self, tensor: Any) -> None:
+        """Reject `copy.deepcopy` of a recorded tensor: it copies the attributes, and with them the record."""
+        if find_tracked(tensor) is not None:
+            raise unsupported("deepcopy", self.current_frames().innermost)
+
     def on_memory_read(self, owner: Any) -> None:
         """Reject a read of the memory of a fake tensor or of its storage; real ones have theirs."""
         if owner.device.type == "meta" or type(owner) is FakeTensor:

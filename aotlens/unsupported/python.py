@@ -36,6 +36,11 @@ CASES = (
         "take them outside and pass them in",
     ),
     Case(
+        "deepcopy",
+        "`copy.deepcopy` of a tensor, or of what holds one, in the function",
+        "use `x.detach().clone()`, or make the copy outside",
+    ),
+    Case(
         "side-effect",
         "a function that changes {binding}, a side effect that a compiled call would not repeat",
         "return the value instead; or, where only a first call does it (it fills a cache), "

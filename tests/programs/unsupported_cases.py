@@ -1,5 +1,6 @@
 """What cannot be traced, or belongs to later work: refused by name, or as eager, never wrong in silence."""
 
+import copy
 from typing import Any
 
 import torch
@@ -78,6 +79,13 @@ def hook_on_a_returned_input_that_is_written_to(x: Tensor) -> Tensor:
         x.mul_(2)
     x.register_hook(lambda gradient: gradient * 3)
     return x
+
+
+@cases(lambda: (plain(3),), unsupported="deepcopy")
+def copied_with_a_layer_made_inside(x: Tensor) -> Tensor:
+    layers = [nn.Linear(3, 3)]
+    layers += copy.deepcopy(layers)
+    return layers[1](layers[0](x))
 
 
 STALE = "a view with a gradient, taken before it or the tensor under it got other sizes"

@@ -94,6 +94,11 @@ TRACE = Scope(
             announced("on_hook_registration"),
             f"`x.register_hook(f)`: {_NO_OPERATOR}",
         ),
+        Patch(
+            Attribute("torch:Tensor", "__deepcopy__"),
+            announced("on_deepcopy"),
+            "a copy of a tensor's attributes would include what the trace keeps there",
+        ),
         Patch(Attribute(_FAKE, "__getitem__"), index_tensor, "an index must not read a tensor's value"),
         Patch(Attribute(_FAKE, "__setitem__"), index_tensor, "an index must not read a tensor's value"),
         Patch(
