@@ -79,7 +79,7 @@ def analyse_outputs(
         if id(value) in owners:
             alias_infos.append(_returned_input(captured, index, owners[id(value)]))
         elif same is not None:
-            alias_infos.append(_duplicate(captured, index, same))
+            alias_infos.append(_duplicate(captured, index, alias_infos[same]))
         elif (of_leaf := _view_of_leaf(captured, index, value)) is not None:
             alias_infos.append(of_leaf)
         elif (inside := _input_storage_inside(captured, value, storage)) is not None:
@@ -180,15 +180,16 @@ def _alias_inside_wrapper(
     )
 
 
-def _duplicate(captured: Captured, index: int, same: int) -> OutputAliasInfo:
-    value = captured.outputs[index]
+def _duplicate(captured: Captured, index: int, earlier: OutputAliasInfo) -> OutputAliasInfo:
+    """Describe an output that is the same object as an earlier one; a view of an input, if that is one."""
+    value, of_input = captured.outputs[index], isinstance(earlier.base, InputBase)
     return OutputAliasInfo(
         index=index,
-        output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
-        reason=f"the same tensor as output {same}",
+        output_type=earlier.output_type if of_input else OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
+        reason=f"the same tensor as output {earlier.index}",
         value=None,
-        base=OutputBase(same),
-        same_object_as=same,
+        base=earlier.base if of_input else OutputBase(earlier.index),
+        same_object_as=earlier.index,
         requires_grad=captured.exit_of(value).requires_grad,
         tensor=value,
     )

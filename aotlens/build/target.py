@@ -196,26 +196,16 @@ def build_outputs(parts: Partitioned) -> tuple[rows.Output, ...]:
 
 def _output(name: str, info: OutputAliasInfo, parts: Partitioned) -> rows.Output:
     tensor = describe_tensor(info.tensor) if isinstance(info.tensor, torch.Tensor) else None
-    alias = _of_input(info, parts) or info
     return rows.Output(
         index=info.index,
         name=name,
         tensor=tensor,
-        output_type=alias.output_type.value,
-        base=_base(alias),
+        output_type=info.output_type.value,
+        base=_base(info),
         reason=info.reason,
         sites=_output_sites(info, parts),
-        requires_grad=info.requires_grad and not _is_without_grad(alias, parts),
+        requires_grad=info.requires_grad and not _is_without_grad(info, parts),
     )
-
-
-def _of_input(info: OutputAliasInfo, parts: Partitioned) -> OutputAliasInfo | None:
-    """Return the earlier output that this one is, if that is a view of an input; None for all others."""
-    if info.same_object_as is None:
-        return None
-    earlier = parts.joint.meta.outputs[info.same_object_as]
-    base = _base(earlier)
-    return earlier if base is not None and base.kind == "input" else None
 
 
 def _is_without_grad(info: OutputAliasInfo, parts: Partitioned) -> bool:
