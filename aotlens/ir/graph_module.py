@@ -24,7 +24,6 @@ from aotlens.ir.program import (
     ProgramInput,
     ProgramOutput,
     getitem,
-    map_leaves,
     map_nodes,
     op_name,
 )
@@ -224,11 +223,17 @@ def _origin(node: fx.Node) -> Origin:
 
 
 def _map_argument(value: Any, converted: Converted) -> Any:
-    """Return nested arguments of a graph node with our nodes."""
+    """Return nested arguments of a graph node with our nodes.
 
-    def change(leaf: Any) -> Any:
-        if isinstance(leaf, slice):
-            return slice(*map(change, (leaf.start, leaf.stop, leaf.step)))
-        return converted[leaf] if isinstance(leaf, fx.Node) else leaf
-
-    return map_leaves(value, change)
+    A nested function that calls itself would refer to itself, and keep the program until a collection.
+    """
+    if isinstance(value, fx.Node):
+        return converted[value]
+    if isinstance(value, (tuple, list)):
+        items = [_map_argument(item, converted) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, slice):
+        return slice(*(_map_argument(item, converted) for item in (value.start, value.stop, value.step)))
+    if isinstance(value, dict):
+        return {key: _map_argument(item, converted) for key, item in value.items()}
+    return value
