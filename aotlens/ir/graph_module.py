@@ -10,6 +10,7 @@ keeps its origin, wherever the user moved it.
 import linecache
 import operator
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MethodDescriptorType
 from typing import Any
 
@@ -24,6 +25,7 @@ from aotlens.ir.program import (
     ProgramInput,
     ProgramOutput,
     getitem,
+    map_leaves,
     map_nodes,
     op_name,
 )
@@ -199,8 +201,8 @@ def import_node(module: fx.GraphModule, node: fx.Node, converted: Converted) -> 
         if isinstance(constant, fx.GraphModule):
             return _subgraph(constant, name)
         return Node(name, None, (), {}, constant if val is None else val, origin, constant=constant)
-    args = tuple(_map_argument(arg, converted) for arg in node.args)
-    kwargs = {key: _map_argument(arg, converted) for key, arg in node.kwargs.items()}
+    change = partial(_change_leaf, converted)
+    args, kwargs = map_leaves(node.args, change), map_leaves(node.kwargs, change)
     op: Any = getitem if node.target is operator.getitem else node.target
     if node.op == "call_method":  # of a generator: methods of tensors are operators by then
         op = getattr(torch.Generator, str(node.target))
@@ -222,18 +224,12 @@ def _origin(node: fx.Node) -> Origin:
     return Origin(NO_ORIGIN, name, stage="joint", reason="added by the user's graph pass", effect=effect)
 
 
-def _map_argument(value: Any, converted: Converted) -> Any:
-    """Return nested arguments of a graph node with our nodes.
+def _change_leaf(converted: Converted, leaf: Any) -> Any:
+    """Return a leaf of a graph node's arguments with our nodes, also in a slice.
 
-    A nested function that calls itself would refer to itself, and keep the program until a collection.
+    At the top level: a nested function that calls itself refers to itself, and would keep the program until a
+    garbage collection.
     """
-    if isinstance(value, fx.Node):
-        return converted[value]
-    if isinstance(value, (tuple, list)):
-        items = [_map_argument(item, converted) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    if isinstance(value, slice):
-        return slice(*(_map_argument(item, converted) for item in (value.start, value.stop, value.step)))
-    if isinstance(value, dict):
-        return {key: _map_argument(item, converted) for key, item in value.items()}
-    return value
+    if isinstance(leaf, slice):
+        return slice(*(_change_leaf(converted, bound) for bound in (leaf.start, leaf.stop, leaf.step)))
+    return converted[leaf] if isinstance(leaf, fx.Node) else leaf
