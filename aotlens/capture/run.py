@@ -3,7 +3,7 @@
 Invariant: grad mode and the stack of modes are restored whatever happens in the user's function.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +41,15 @@ from aotlens.capture.provenance.frames import call_boundary
 from aotlens.capture.provenance.variables import VariableObserver
 from aotlens.capture.recorded import Snapshot, leaves_and_unreturned
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, FlatCall, OpenInput, Structure, Subject
+from aotlens.capture.records import (
+    Captured,
+    CapturedInput,
+    FlatCall,
+    OpenInput,
+    OutputExit,
+    Structure,
+    Subject,
+)
 from aotlens.capture.rng.random_op_rules import has_random_rules
 from aotlens.capture.symbols.sizes import recording_guards
 from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scalars
@@ -101,23 +109,12 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
     outputs = tuple(value for _, value in (*paths, *filled))
     reject_retain_grad(recorder, inputs, outputs)
     recorder.inputs = inputs
-    with recorder.fake_mode, recorder.adding("capture", "an input, regenerated after a write"):
-        grad_fns = grad_fns_at_exit(recorder, inputs)
-        snapshot = _snapshot(recorder, outputs)
-        final_inputs = tuple(
-            with_exit(recorder, captured_input, grad_fn, snapshot)
-            for captured_input, grad_fn in zip(inputs, grad_fns, strict=True)
-        )
-        output_exits = {
-            id(value): output_exit(value, id(value) in requiring_grad)
-            for value in outputs
-            if isinstance(value, torch.Tensor)
-        }
+    states = _states_at_exit(recorder, outputs, requiring_grad)
     return Captured(
         subject=subject,
-        inputs=final_inputs,
+        inputs=states.inputs,
         outputs=outputs,
-        output_exits=MappingProxyType(output_exits),
+        output_exits=states.outputs,
         output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
         structure=Structure(
             arguments=call.arguments,
@@ -126,7 +123,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
             rebound=changes.rebound,
             existing_containers=changes.existing_containers,
         ),
-        recorded=snapshot.take(_known_tensors(recorder, outputs)),
+        recorded=states.snapshot.take(_known_tensors(recorder, outputs)),
         grad_enabled=ran.grad_enabled,
         fixed_modes=(ran.grad_enabled, ran.inference_mode) if ran.switches_grad_mode else None,
         inference_mode=ran.inference_mode,
@@ -185,6 +182,36 @@ def _run(recorder: Recorder, call: FlatCall, inputs: tuple[OpenInput, ...], sett
         grad_mode_after=grad_mode_after,
         variables=observer.variables() if observer is not None else (),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _StatesAtExit:
+    """The recording when the function has returned, and what later stages read of inputs and outputs then."""
+
+    snapshot: Snapshot
+    inputs: tuple[CapturedInput, ...]
+    outputs: Mapping[int, OutputExit]
+    """By the output's identity."""
+
+
+def _states_at_exit(recorder: Recorder, outputs: tuple[Any, ...], requiring_grad: set[int]) -> _StatesAtExit:
+    """Return the states of the recorder's inputs and of the outputs.
+
+    `requiring_grad` has the identities of the outputs that required grad when the function had returned.
+    """
+    with recorder.fake_mode, recorder.adding("capture", "an input, regenerated after a write"):
+        grad_fns = grad_fns_at_exit(recorder, recorder.inputs)
+        snapshot = _snapshot(recorder, outputs)
+        inputs = tuple(
+            with_exit(recorder, captured_input, grad_fn, snapshot)
+            for captured_input, grad_fn in zip(recorder.inputs, grad_fns, strict=True)
+        )
+        exits = {
+            id(value): output_exit(value, id(value) in requiring_grad)
+            for value in outputs
+            if isinstance(value, torch.Tensor)
+        }
+    return _StatesAtExit(snapshot, inputs, MappingProxyType(exits))
 
 
 def _snapshot(recorder: Recorder, outputs: tuple[Any, ...]) -> Snapshot:
