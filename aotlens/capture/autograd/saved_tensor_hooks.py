@@ -82,7 +82,7 @@ class SavedValues:
         return tensor
 
     def reject_changed(self, nodes: Iterable[Node], replacements: Mapping[int, Node]) -> None:
-        """Check the nodes of a program, in which these stand for recorded nodes, by identity.
+        """Check the nodes of a program; `replacements` has those that replace recorded nodes, by identity.
 
         Raises:
             UnsupportedError: a node is the old value of a saved tensor.

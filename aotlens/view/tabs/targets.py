@@ -35,7 +35,7 @@ class TargetRow:
     branch: str = ""
     """The branch before a signature; empty for a function."""
     signatures: int = 0
-    """The number of signatures; 0 for a row that stands for a single target."""
+    """The number of signatures; 0 for the row of a single target."""
     listed: ListedTarget | None = None
     """A target of a log whose graphs were not read; its `index` continues after the report's targets."""
 
