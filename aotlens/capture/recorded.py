@@ -36,7 +36,7 @@ from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
 from aotlens.ir.regions import Region
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
-from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.operators import tensor_leaves
 from aotlens.unsupported import unsupported
 
 
@@ -230,17 +230,13 @@ def leaves_and_unreturned(calls: Iterable[Call]) -> Iterator[Any]:
     """Yield leaves that the function created, and tensors that operators took and none returned."""
     returned = set[int]()
     for call in calls:
-        for tensor in _tensors_in((call.args, call.kwargs)):
+        for tensor in tensor_leaves((call.args, call.kwargs)):
             if id(tensor) not in returned:
                 yield tensor
-        for tensor in _tensors_in(call.result):
+        for tensor in tensor_leaves(call.result):
             returned.add(id(tensor))
             if tensor.requires_grad and may_be_leaf(tensor):
                 yield tensor
-
-
-def _tensors_in(values: Any) -> list[Any]:
-    return [value for value in pytree.tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 
 def _storage_state(storage: Storage) -> StorageState:

@@ -48,7 +48,7 @@ from aotlens.ir.program import Node, nodes_in
 from aotlens.torch_api.fake.gpu import device_for_autograd, with_original_device
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
 from aotlens.torch_api.modes import TorchDispatchMode, below_views
-from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.operators import tensor_leaves
 from aotlens.unsupported import unsupported
 
 
@@ -186,7 +186,7 @@ class Recorder(Recording, TorchDispatchMode):
 
         Their results are untracked too, and are rejected when they meet the recording.
         """
-        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = tensor_leaves((args, kwargs))
         return bool(tensors) and not any(
             type(tensor) is not FakeTensor or find_tracked(tensor) is not None for tensor in tensors
         )

@@ -15,7 +15,7 @@ from aotlens.ir.origin import Frames
 from aotlens.model.fit import FitCollective, FitPhase
 from aotlens.model.source import Span
 from aotlens.torch_api.fake.process_groups import finished, group_ranks
-from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.operators import tensor_leaves
 from aotlens.view.ranks import rank_names
 
 __all__ = ["CollectiveCall", "Communication", "OperatorCall"]
@@ -74,7 +74,7 @@ class Communication:
         returns = func._schema.returns
         if not returns:
             return None
-        work = finished(_tensors(args[0]))
+        work = finished(tensor_leaves(args[0]))
         return (args[0], work) if len(returns) == 2 else work
 
     def record(self, call: OperatorCall, result: Any, where: Where) -> list[torch.Tensor]:
@@ -84,13 +84,13 @@ class Communication:
         if name in _NO_COLLECTIVES:
             return []
         op = _NAMES.get(name, name.rstrip("_"))
-        groups = [sum(_bytes(_tensors(value))) for value in (*args, *kwargs.values())]
-        outputs = [] if func.namespace == "c10d" else _tensors(result)
+        groups = [sum(_bytes(tensor_leaves(value))) for value in (*args, *kwargs.values())]
+        outputs = [] if func.namespace == "c10d" else tensor_leaves(result)
         size_bytes = max([sum(_bytes(outputs)), *groups])
         if op != "barrier":
             ranks = group_ranks(args, kwargs) or tuple(range(self.world_size))
             self.calls.append(CollectiveCall(op, size_bytes, ranks, *where))
-        return [*_tensors((args, kwargs)), *outputs]
+        return [*tensor_leaves((args, kwargs)), *outputs]
 
     def rows(self, first: int, last: int, bandwidth_gb_per_s: float) -> tuple[FitCollective, ...]:
         """Return the calls between two moments, one row for each line, the slowest first."""
@@ -125,10 +125,6 @@ def _sum(first: FitCollective, other: FitCollective) -> FitCollective:
 
 def _line(span: Span | None) -> tuple[str, int] | None:
     return None if span is None else (span.file, span.line)
-
-
-def _tensors(value: object) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> list[int]:

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from aotlens.codegen.gpu.cost_model import roofline
 from aotlens.ir.tensor_text import short_dtype
 from aotlens.model.gpus.gpu_target import GpuTarget
 from aotlens.partition.flops import operator_flops
-from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.operators import tensor_leaves
 
 __all__ = ["Work", "WorkCounter"]
 
@@ -55,7 +53,7 @@ class WorkCounter:
         flops, has_formula = operator_flops(func, args, kwargs, result, read)
         microseconds = 0.0
         if self._target is not None:
-            written = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+            written = tensor_leaves(result)
             microseconds = _microseconds(self._target, (read, written), flops, is_product=has_formula)
         total = self.total
         self.total = Work(total.flops + flops, total.operators + 1, total.microseconds + microseconds)

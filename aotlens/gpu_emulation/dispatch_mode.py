@@ -25,7 +25,7 @@ from aotlens.ir.program import is_higher_order
 from aotlens.torch_api.fake.tensors import FakeTensor, current_fake_mode
 from aotlens.torch_api.hop import dense_kernel
 from aotlens.torch_api.modes import TorchDispatchMode
-from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.operators import tensor_leaves
 
 TO_COPY = aten._to_copy.default
 DEVICE_PUT = torch.ops.prims.device_put.default
@@ -50,7 +50,7 @@ class DeviceMode(TorchDispatchMode):
         if is_higher_order(func):
             with running(func):
                 result = _run_higher_order(func, args, kwargs)
-            if any(map(is_on_gpu, _tensors_in((args, kwargs)))):
+            if any(map(is_on_gpu, tensor_leaves((args, kwargs)))):
                 _mark_new(result)
             return result
         if func is DEVICE_PUT:
@@ -66,7 +66,7 @@ class DeviceMode(TorchDispatchMode):
         if on_gpu and not func._schema.is_mutable:
             _mark_new(result)
         elif kwargs.get("layout") is not None or any(map(is_internal_copy, operands)):
-            for tensor in _tensors_in(result):
+            for tensor in tensor_leaves(result):
                 mark_internal_copy(tensor)
         return result
 
@@ -97,14 +97,9 @@ def _run_higher_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def _mark_new(result: Any) -> None:
     """Mark an operator's outputs as GPU tensors; those that are views of a GPU tensor are already."""
-    for tensor in _tensors_in(result):
+    for tensor in tensor_leaves(result):
         if not is_on_gpu(tensor):
             mark_device(tensor, on_gpu=True)
-
-
-def _tensors_in(tree: Any) -> list[torch.Tensor]:
-    """Return the tensors in arguments or outputs, however they are nested."""
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def _reject_mixed_devices(func: Any, tensors: list[Any]) -> None:

@@ -29,7 +29,13 @@ __all__ = [
     "python_dispatcher",
     "pytree",
     "qualified_name",
+    "tensor_leaves",
 ]
+
+
+def tensor_leaves(tree: Any) -> list[torch.Tensor]:
+    """Return the tensors in arguments or results, however they are nested."""
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def packs_products(dtype: torch.dtype) -> bool:

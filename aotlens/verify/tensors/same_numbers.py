@@ -13,7 +13,7 @@ from torch import Tensor
 
 from aotlens.ir.program import is_random_op
 from aotlens.torch_api.modes import TorchDispatchMode
-from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.operators import tensor_leaves
 
 aten = torch.ops.aten
 
@@ -72,7 +72,7 @@ class Replay:
 def _numbers(func: Any, result: Any) -> Tensor | None:
     if func is aten.native_dropout.default:
         return result[1].clone()
-    tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+    tensors = tensor_leaves(result)
     name = func._schema.name.split("::")[1]
     return tensors[0].clone() if name in RANDOM_NUMBERS and len(tensors) == 1 else None
 
