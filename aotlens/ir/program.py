@@ -282,6 +282,8 @@ def with_replaced_values(
 
     A node that reads a replaced value becomes a new node of the same name; so does a replacement in the list.
     """
+    if not swaps:
+        return tuple(nodes), {}
     replacements, replaced = dict(swaps), []
 
     def change(node: Node) -> Node:

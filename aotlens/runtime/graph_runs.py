@@ -50,9 +50,12 @@ MANY_OPERATORS = 32
 def records_nothing(parts: Partitioned) -> bool:
     """Return True if autograd has nothing to record in any call that the text accepts."""
     captured, changes = parts.joint.captured, parts.joint.meta.inputs
-    requires_grad = any(captured_input.requires_grad for captured_input in captured.inputs)
-    requires_grad |= any(info.autograd is not AutogradChange.NONE for info in changes)
-    return parts.backward is None and not (captured.grad_enabled and requires_grad)
+    if parts.backward is not None:
+        return False
+    return not captured.grad_enabled or not (
+        any(captured_input.requires_grad for captured_input in captured.inputs)
+        or any(info.autograd is not AutogradChange.NONE for info in changes)
+    )
 
 
 def inference_context(parts: Partitioned, code: GraphCode) -> str:

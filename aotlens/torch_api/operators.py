@@ -35,7 +35,19 @@ __all__ = [
 
 def tensor_leaves(tree: Any) -> list[torch.Tensor]:
     """Return the tensors in arguments or results, however they are nested."""
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+    return list(_tensors_in(tree))
+
+
+def _tensors_in(tree: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in a tree; builtin containers, nearly all there are, need no search by pytree."""
+    kind = type(tree)
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif kind in (tuple, list, dict):
+        for item in tree.values() if kind is dict else tree:
+            yield from _tensors_in(item)
+    elif isinstance(tree, tuple) or kind in pytree.SUPPORTED_NODES:
+        yield from (leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor))
 
 
 def packs_products(dtype: torch.dtype) -> bool:

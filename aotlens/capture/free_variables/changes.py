@@ -99,12 +99,13 @@ def free_variable_check(before: ReachableState, replaced: Sequence[Rebinding]) -
         if isinstance(rebinding.before, torch.Tensor)
     }
     new_names = {id(rebinding.store) for rebinding in replaced if rebinding.before is MISSING}
-    bindings = [
-        replace(binding, value=kinds.get((id(binding.store), binding.name), binding.value))
-        for binding in before.bindings
-        if binding.is_read
-    ]
-    contents = [replace(item, before=_with_kinds(item, kinds)) for item in before.contents]
+    bindings, contents = [binding for binding in before.bindings if binding.is_read], list(before.contents)
+    if kinds:
+        bindings = [
+            replace(binding, value=kinds.get((id(binding.store), binding.name), binding.value))
+            for binding in bindings
+        ]
+        contents = [replace(item, before=_with_kinds(item, kinds)) for item in contents]
     instances = [item for item in before.instances if item.is_read or id(item.store) in new_names]
     if not (bindings or contents or instances):
         return lambda: True

@@ -6,8 +6,8 @@ a hook, a gradient or an attribute on the caller's tensor is rejected by name.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 
@@ -58,9 +58,8 @@ def with_exit(
     recording: Recording, captured_input: OpenInput, grad_fn: Any, snapshot: Snapshot
 ) -> CapturedInput:
     """Return the input as a value, with its state at exit."""
-    facts = {field.name: getattr(captured_input, field.name) for field in fields(captured_input)}
     if captured_input.storage is None:
-        return CapturedInput(**facts)
+        return cast("CapturedInput", captured_input)
     argument = captured_input.argument
     is_wrapper = captured_input.wrapped is not None
     storage = captured_input.storage if is_wrapper else recording.tracked(argument).storage
@@ -74,7 +73,8 @@ def with_exit(
         autograd=autograd,
         gradient_leaf=_gradient_leaf(captured_input, autograd),
     )
-    return CapturedInput(**{**facts, "storage": snapshot.storage(captured_input.storage), "exit": at_exit})
+    values: Any = {"storage": snapshot.storage(captured_input.storage), "exit": at_exit}
+    return cast("CapturedInput", replace(captured_input, **values))
 
 
 def output_exit(tensor: Any, is_differentiable: bool) -> OutputExit:

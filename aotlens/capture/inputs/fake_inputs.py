@@ -169,7 +169,9 @@ def _with_sharing(inputs: tuple[OpenInput, ...], storages: dict[int, list[int]])
             wrappers = (inputs[other] for other in overlapping if inputs[other].wrapped is not None)
             storage.wrapper_name = next((wrapper.slot.name for wrapper in wrappers), "")
             storage.inputs = storage.inputs or (index, *overlapping)
-        result.append(replace(captured_input, shares_storage_with=tuple(others)))
+        result.append(
+            replace(captured_input, shares_storage_with=tuple(others)) if others else captured_input
+        )
     return tuple(result)
 
 

@@ -128,16 +128,17 @@ class _FunctionText:
                 hold_current_inputs(builder, parts, names)
             write_function_views(builder, parts, names)
             with builder.step("mark non-differentiable outputs", "outputs without a gradient"):
-                fixed = [out.name for out in self._outer if self._is_fixed(out.inner[0])]
-                if fixed:
+                if fixed := self._fixed_outputs():
                     builder.add(f"ctx.mark_non_differentiable({', '.join(fixed)})")
             builder.add("ctx.set_materialize_grads(False)")
             builder.add(f"return {', '.join(out.name for out in self._outer)}")
 
-    def _is_fixed(self, out: ProgramOutput) -> bool:
-        """Return True for a tensor without gradient."""
-        index = self._joint.forward_outputs.index(out)
-        return _is_tensor(out.value) and not self._joint.differentiable[index]
+    def _fixed_outputs(self) -> list[str]:
+        """Return the names of the tensors without gradient."""
+        pairs = zip(self._joint.forward_outputs, self._joint.differentiable, strict=True)
+        fixed = {id(out) for out, is_differentiable in pairs if not is_differentiable}
+        outputs = [(outer.name, outer.inner[0]) for outer in self._outer]
+        return [name for name, out in outputs if id(out) in fixed and _is_tensor(out.value)]
 
     def _forward_parameters(self) -> list[str]:
         """Return one parameter per graph input, then the former views of leaves whose sizes have changed."""
