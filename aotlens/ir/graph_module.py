@@ -202,7 +202,8 @@ def import_node(module: fx.GraphModule, node: fx.Node, converted: Converted) -> 
             return _subgraph(constant, name)
         return Node(name, None, (), {}, constant if val is None else val, origin, constant=constant)
     change = partial(_change_leaf, converted)
-    args, kwargs = map_leaves(node.args, change), map_leaves(node.kwargs, change)
+    args = tuple(map_leaves(arg, change) for arg in node.args)
+    kwargs = {key: map_leaves(arg, change) for key, arg in node.kwargs.items()}
     op: Any = getitem if node.target is operator.getitem else node.target
     if node.op == "call_method":  # of a generator: methods of tensors are operators by then
         op = getattr(torch.Generator, str(node.target))
