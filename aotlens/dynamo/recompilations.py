@@ -49,6 +49,8 @@ class FailedGuard:
 
 _TENSOR_CHECKS = ("dispatch key", "dtype", "device", "requires_grad", "rank", "size", "stride")
 """In the order in which one guard runs them: the later a call fails, the nearer it is."""
+_TENSOR_CHECK = re.compile(r"tensor '(?P<name>.*?)' (?P<rest>.*)", re.DOTALL)
+"""A failed check of a tensor, which Dynamo prints as a sentence without code."""
 
 
 def closest_entry(recompile: DynamoRecompile) -> GuardMiss | None:
@@ -61,10 +63,11 @@ def closest_entry(recompile: DynamoRecompile) -> GuardMiss | None:
 def _depth(reason: str) -> int:
     """Return the index of the tensor check that failed; -1 for other guards.
 
-    The text after `#` is the user's source line, which may contain the words of another check.
+    Without the tensor's name and the user's source line, which may contain the words of another check.
     """
-    guard = reason.partition("#")[0]
-    return max((index for index, check in enumerate(_TENSOR_CHECKS) if check in guard), default=-1)
+    match = _TENSOR_CHECK.match(_code(reason))
+    failed = match["rest"] if match else ""
+    return max((index for index, check in enumerate(_TENSOR_CHECKS) if check in failed), default=-1)
 
 
 def failed_guard(miss: GuardMiss, scope: Mapping[str, Any], broken: str = "") -> FailedGuard:
@@ -124,12 +127,12 @@ _DTYPES = {
 
 
 def _of_tensor(part: str) -> FailedGuard | None:
-    """Parse a check of one tensor, which Dynamo prints as a sentence without code."""
+    """Parse a check of one tensor."""
     match = re.match(r"expected type of '(?P<name>.*?)' to be (?P<rest>.*)found <class '(?P<new>.*?)'>", part)
     if match and re.match(r"a tensor type|<class 'torch\.Tensor'>", match["rest"]):  # the latter from 2.15 on
         name, new = match["name"], match["new"].rpartition(".")[2]
         return FailedGuard("type", f"type({name}) is Tensor", name, "Tensor", new.replace("NoneType", "None"))
-    match = re.match(r"tensor '(?P<name>.*?)' (?P<rest>.*)", part, re.DOTALL)
+    match = _TENSOR_CHECK.match(part)
     return _tensor_check(match["name"], match["rest"]) if match else None
 
 

@@ -45,20 +45,30 @@ def _seconds_by_phase(facts: CompilationFacts) -> dict[str, float]:
             around = open_phases[-1][1] if open_phases else OTHER
             open_phases.append((name, _phase(name, around)))
         elif not begins:
-            while open_phases and open_phases.pop()[0] != name:
-                pass  # phases that an exception left open are closed with the enclosing one
+            _close(open_phases, name)
     return {phase: total for phase, total in seconds.items() if total > 0}
 
 
 def last_phase(facts: CompilationFacts) -> str:
     """Return the innermost phase that never ended, where the process died; empty if all ended."""
-    open_names: list[str] = []
+    open_phases: list[tuple[str, str]] = []
     for name, begins, _ in _events(facts):
         if begins:
-            open_names.append(name)
-        elif name in open_names:
-            del open_names[len(open_names) - 1 - open_names[::-1].index(name) :]
-    return open_names[-1] if open_names else ""
+            open_phases.append((name, ""))
+        else:
+            _close(open_phases, name)
+    return open_phases[-1][0] if open_phases else ""
+
+
+def _close(open_phases: list[tuple[str, str]], name: str) -> None:
+    """Close the innermost phase of a name, and those in it, which an exception left open.
+
+    An end whose begin the log lacks closes nothing.
+    """
+    for position in range(len(open_phases) - 1, -1, -1):
+        if open_phases[position][0] == name:
+            del open_phases[position:]
+            return
 
 
 def _phase(name: str, around: str) -> str:

@@ -3,8 +3,10 @@
 import torch
 from torch import Tensor
 
+from aotlens.dynamo.recompilations import closest_entry
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.options import CompileOptions
+from aotlens.torch_api.dynamo.events import DynamoRecompile, GuardMiss
 
 
 def shifted(x: Tensor, y: Tensor) -> Tensor:
@@ -47,3 +49,14 @@ def test_an_index_that_is_a_tensor_is_guarded_by_its_value() -> None:
         found = compiled(torch.full((2, 3), float(at)), torch.tensor(at))
         assert torch.equal(cache, expected)
         assert torch.equal(found, expected[:, at] + expected.sum())
+
+
+def test_the_closest_entry_is_that_of_the_last_check_whatever_the_tensor_is_called() -> None:
+    """The tensor of the first is called after a later check."""
+    reasons = (
+        "tensor 'size' dtype mismatch. expected Float, actual Double",
+        "tensor 'x' rank mismatch. expected 2, actual 3",
+    )
+    misses = tuple(GuardMiss(f"0/{index}", reason, 3, (), {}) for index, reason in enumerate(reasons))
+    recompile = DynamoRecompile(shifted.__code__, "0/2", misses, {}, ())
+    assert closest_entry(recompile) is misses[1]

@@ -5,7 +5,9 @@ from pathlib import Path
 from aotlens.model.dynamo import DynamoFunction
 from aotlens.render.text.why import why_text
 from aotlens.trace.build import build_report
+from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.logs.reader import open_trace
+from aotlens.trace.phases import seconds_by_phase
 from tests.trace.log_text import compiled, record
 
 METRICS = {
@@ -50,3 +52,14 @@ def test_the_attempt_that_reaches_the_limit_belongs_to_its_function(tmp_path: Pa
     (function,) = functions
     assert (function.name, function.limit_hit, function.eager_calls) == ("f", True, None)
     assert "an unknown number" in " ".join(text.split())
+
+
+def test_an_end_whose_begin_the_log_lacks_closes_no_phase(tmp_path: Path) -> None:
+    """The time after it belongs to the phase around it."""
+    events = (("B", "dynamo", 1), ("E", "inductor_compile", 2_000_001), ("E", "dynamo", 5_000_001))
+    texts = (f'{{\n"name": "{name}",\n"ts": {at}.0,\n"ph": "{kind}"\n}}' for kind, name, at in events)
+    logged = "".join(record("chromium_event", {}, text, **compiled()) for text in texts)
+    (tmp_path / "a.log").write_text(compilation(0, dict(METRICS)) + logged)
+    (process,) = open_trace(tmp_path / "a.log").processes
+    (seconds,) = (seconds_by_phase(CompilationFacts(compiled_once)) for compiled_once in process.compilations)
+    assert sum(seconds.values()) == 5.0
