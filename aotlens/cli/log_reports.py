@@ -177,7 +177,7 @@ def _recompile(options: TraceOptions) -> tuple[Recompile | None, str]:
     if options.gpu is None:
         return None, ""
     from aotlens.codegen.gpu.records import GpuRequest
-    from aotlens.codegen.gpu.targets import find_target
+    from aotlens.model.gpus.names import find_target
     from aotlens.trace.gpu.recompile import recompiled  # torch and Triton take 3 s
 
     request = GpuRequest(

@@ -142,7 +142,7 @@ def check_gpu(name: str | None) -> None:
     if name is None:
         return
     from aotlens.codegen.gpu.offline.requirements import require_triton  # only with --gpu
-    from aotlens.codegen.gpu.targets import find_target
+    from aotlens.model.gpus.names import find_target
 
     find_target(name)
     require_triton()

@@ -5,9 +5,9 @@ Invariant: memory = context + reserve + capacity, and each of the three is in th
 
 from collections.abc import Sequence
 
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.fit.allocator import AllocationEvent, replay
 from aotlens.model.fit import FitAllocation, GpuFit
+from aotlens.model.gpus.names import find_target
 
 __all__ = ["gpu_fit"]
 

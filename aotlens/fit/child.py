@@ -15,7 +15,6 @@ from textwrap import shorten
 import torch
 
 from aotlens.build.memory import memory_of
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.diagnostics.step_memory import step_findings
 from aotlens.fit.capacity import gpu_fit
 from aotlens.fit.collectives import Communication
@@ -35,6 +34,7 @@ from aotlens.gpu_emulation.contexts import emulating
 from aotlens.gpu_emulation.dropout import gpu_dropout
 from aotlens.ir.origin import Frames
 from aotlens.model.fit import Fit
+from aotlens.model.gpus.names import find_target
 from aotlens.model.report import Report
 from aotlens.model.spans import location
 from aotlens.session.collector import Collector, StopScript

@@ -20,8 +20,8 @@ from aotlens.codegen.gpu.attention import (
     chosen_steps,
 )
 from aotlens.codegen.gpu.interpreter.cpu_kernels import register_cpu_kernels
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.gpu_emulation.operator_kernels import overriding_kernels
+from aotlens.model.gpus.names import find_target
 from aotlens.torch_api.fake.tensors import FakeTensor
 from aotlens.torch_api.modes import mode_callbacks
 

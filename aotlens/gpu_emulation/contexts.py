@@ -12,7 +12,6 @@ import torch
 
 from aotlens.codegen.gpu.offline.context import forget_devices, without_parent_emulation
 from aotlens.codegen.gpu.offline.device_guard import ensure_cuda_guard
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.gpu_emulation.autocast import autocast_replacements, cuda_autocast
 from aotlens.gpu_emulation.cuda_queries import script_replacements
 from aotlens.gpu_emulation.dispatch_mode import DeviceMode
@@ -20,6 +19,7 @@ from aotlens.gpu_emulation.fake_script import fake_script_replacements
 from aotlens.gpu_emulation.tensor_devices import device_replacements
 from aotlens.gpu_emulation.transfers import transfer_replacements
 from aotlens.gpu_emulation.triton_launches import launch_replacements
+from aotlens.model.gpus.names import find_target
 from aotlens.torch_api.fake.gpu import missing_gpu_patches, optimizer_setup_patches, reject_fake_cuda_patches
 from aotlens.torch_api.fake.kernels import forget_results
 from aotlens.torch_api.fake.tensors import FakeTensorMode

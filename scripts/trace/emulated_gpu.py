@@ -24,7 +24,7 @@ def emulated_gpu(name: str) -> Iterator[None]:
     from torch._subclasses import FakeTensorMode
 
     from aotlens.codegen.gpu.offline.context import offline_gpu
-    from aotlens.codegen.gpu.targets import find_target
+    from aotlens.model.gpus.names import find_target
 
     inner_compile = partial(_without_launch, compile_fx.compile_fx_inner)
     with ExitStack() as stack:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.fit.work import HOST_GB_PER_S, WorkCounter
+from aotlens.model.gpus.names import find_target
 
 aten = torch.ops.aten
 

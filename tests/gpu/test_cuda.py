@@ -12,8 +12,8 @@ import torch
 from torch._dynamo.utils import counters
 
 from aotlens.codegen.gpu.offline.context import offline_gpu, replacements
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.frontends.dynamo import dynamo_backend
+from aotlens.model.gpus.names import find_target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from tests.engine.checking import Compiler

@@ -4,7 +4,7 @@ import pytest
 
 from aotlens.codegen.gpu.cost_model.occupancy import Block, Limit, Occupancy, occupancy, waves
 from aotlens.codegen.gpu.cost_model.roofline import Work, balance, floor
-from aotlens.codegen.gpu.targets import find_target
+from aotlens.model.gpus.names import find_target
 
 CASES: dict[str, tuple[str, Block, tuple[int, float, Limit]]] = {
     # blocks for each multiprocessor, occupancy and limit, as the calculator gives them

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._inductor.analysis.device_info import lookup_device_info
 
-from aotlens.codegen.gpu.targets import find_target
+from aotlens.model.gpus.names import find_target
 
 IN_TORCH = ("H100", "A100", "L4")
 """The GPUs of torch's own table of data sheets that are NVIDIA's."""

@@ -2,10 +2,10 @@
 
 import pytest
 
-from aotlens.codegen.gpu.targets import DEFAULTS, find_target, target_names
 from aotlens.errors import UserError
 from aotlens.model.gpus.architectures import ARCHITECTURES
 from aotlens.model.gpus.gpu_target import GpuTarget
+from aotlens.model.gpus.names import DEFAULTS, find_target, target_names
 from aotlens.model.gpus.targets import TARGETS
 
 PUBLISHED_TFLOPS = {

@@ -11,8 +11,8 @@ from aotlens.codegen.gpu.lowering import lower
 from aotlens.codegen.gpu.machine_code.triton_build import prepare
 from aotlens.codegen.gpu.offline.context import offline_gpu
 from aotlens.codegen.gpu.records import LoweredGraph
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.ir.layers import Layers
+from aotlens.model.gpus.names import find_target
 from aotlens.model.report import Kernel
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct

@@ -17,8 +17,8 @@ from aotlens.codegen.gpu.lowering import lower
 from aotlens.codegen.gpu.machine_code.triton_build import prepare
 from aotlens.codegen.gpu.offline.context import offline_gpu
 from aotlens.codegen.gpu.records import LoweredGraph
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.model.gpus.gpu_target import GpuTarget
+from aotlens.model.gpus.names import find_target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from tests.conftest import Golden

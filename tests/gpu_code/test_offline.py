@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
 from aotlens.codegen.gpu.offline.context import is_local_gpu, offline_gpu, replacements
 from aotlens.codegen.gpu.offline.emulated_devices import properties_of
-from aotlens.codegen.gpu.targets import find_target
+from aotlens.model.gpus.names import find_target
 from aotlens.torch_api.gpu import compiling_modules
 
 TARGET = find_target("h100")

@@ -13,8 +13,8 @@ from aotlens.codegen.gpu.machine_code.cubin import read_cubin
 from aotlens.codegen.gpu.machine_code.cubin_merge import merge_cubins
 from aotlens.codegen.gpu.machine_code.disassembly import disassembled
 from aotlens.codegen.gpu.records import GpuRequest
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.errors import BackendError
+from aotlens.model.gpus.names import find_target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.errors import UnsupportedError, UserError
 from aotlens.gpu_emulation.autocast import autocast_replacements
 from aotlens.gpu_emulation.contexts import emulating
 from aotlens.gpu_emulation.cuda_queries import script_replacements
 from aotlens.gpu_emulation.tensor_devices import device_replacements
 from aotlens.gpu_emulation.transfers import transfer_replacements
+from aotlens.model.gpus.names import find_target
 from aotlens.torch_api.fake.gpu import missing_gpu_patches
 from aotlens.torch_api.replacements import Replacement
 

@@ -194,7 +194,7 @@ def test_registers_and_occupancy_come_from_compiling_the_logged_text(report: Rep
     from functools import partial
 
     from aotlens.codegen.gpu.records import GpuRequest
-    from aotlens.codegen.gpu.targets import find_target
+    from aotlens.model.gpus.names import find_target
     from aotlens.trace.gpu.recompile import recompiled
     from aotlens.trace.kernels import Codes
     from aotlens.trace.output_code import parse_code

@@ -205,7 +205,7 @@ def _agents() -> Finding:
 def _gpu_targets() -> Iterator[Finding]:
     """Yield one line for each architecture, beginning with the GPU that its name means."""
     generated = importlib.util.find_spec("triton") is not None
-    from aotlens.codegen.gpu.targets import target_names  # a table of code generation, needed only here
+    from aotlens.model.gpus.names import target_names  # a table of code generation, needed only here
 
     for architecture, names in target_names().items():
         yield Finding(generated, architecture, ", ".join(names), needed=False)

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     from aotlens.session.why.observation import observe_script, signal_of_exit_code
 
     if arguments.gpu is not None:
-        from aotlens.codegen.gpu.targets import find_target
+        from aotlens.model.gpus.names import find_target
 
         find_target(arguments.gpu)  # an unknown name is reported before the script runs
     job = FitJob(arguments.script, tuple(arguments.argv), arguments.gpu, arguments.real, arguments.to_end)

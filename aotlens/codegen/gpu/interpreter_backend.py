@@ -32,13 +32,13 @@ from aotlens.codegen.gpu.node_values import expected_values, kernel_source, node
 from aotlens.codegen.gpu.offline.context import offline_gpu
 from aotlens.codegen.gpu.offline.requirements import require_triton
 from aotlens.codegen.gpu.records import RunnableGraph
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.codegen.graph_calls import as_boxed
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.model.gpus.gpu_target import GpuTarget
+from aotlens.model.gpus.names import find_target
 from aotlens.model.report import Phase
 from aotlens.observe import announce_stage
 from aotlens.options import CompileOptions, Interpreted

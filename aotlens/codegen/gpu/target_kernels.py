@@ -13,10 +13,10 @@ from aotlens.codegen.gpu.kernel_rows import NodeLocations, kernel_rows
 from aotlens.codegen.gpu.offline.context import gpu_in_use
 from aotlens.codegen.gpu.offline.requirements import require_triton
 from aotlens.codegen.gpu.records import GpuRequest
-from aotlens.codegen.gpu.targets import find_target
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.ir.layers import Layers
 from aotlens.ir.program import Program
+from aotlens.model.gpus.names import find_target
 from aotlens.model.report import Kernel, KernelChoice, Phase
 from aotlens.options import CompileOptions
 from aotlens.partition.records import Partitioned

@@ -1,6 +1,7 @@
 """The rows of the list from which the user chooses a GPU."""
 
 from aotlens.model.gpus.gpu_target import GpuTarget
+from aotlens.model.gpus.names import find_target
 from aotlens.model.gpus.targets import TARGETS
 from aotlens.view.tabs.tables.rows import Cells, Column, LazyRows, Link, Listing, Part
 
@@ -45,10 +46,5 @@ def gpu_row(current: str | None) -> int:
 
 
 def _choice(current: str | None) -> GpuTarget | None:
-    """Return the GPU of that name, or the first that a short name fits; None without one."""
-    wanted = _plain(current or "")
-    return next((gpu for gpu in TARGETS if wanted and _plain(gpu.name).startswith(wanted)), None)
-
-
-def _plain(name: str) -> str:
-    return "".join(char for char in name.lower() if char.isalnum())
+    """Return the GPU that a trace with this name uses; None without one."""
+    return find_target(current) if current else None
