@@ -38,6 +38,8 @@ from aotlens.torch_api.patches.targets import Attribute
 __all__ = ["DYNAMO_EVENTS", "HOOKS", "is_wrapper"]
 
 
+Original = Callable[..., Any]
+"""What torch's name was bound to."""
 _COMPILED_GRAPH = "__compiled_fn"
 """How the global begins under which a function that Dynamo wrote finds a compiled graph."""
 
@@ -45,7 +47,7 @@ _COMPILED_GRAPH = "__compiled_fn"
 @handled
 def _on_break(  # noqa: PLR0913 (torch's signature)
     listener: DynamoListener,
-    original: Callable[..., Any],
+    original: Original,
     self: Any,
     code_options: Any,
     reason: str,
@@ -58,7 +60,7 @@ def _on_break(  # noqa: PLR0913 (torch's signature)
 
 
 @handled
-def _on_line(listener: DynamoListener, original: Callable[..., Any], self: Any, line: int) -> None:
+def _on_line(listener: DynamoListener, original: Original, self: Any, line: int) -> None:
     original(self, line)
     with log_exceptions():
         depth = getattr(self, "inline_depth", 0)
@@ -72,7 +74,7 @@ def _traced_lines(innermost: Any) -> Iterator[tuple[str, int]]:
 
 @handled
 def _on_frame(
-    listener: DynamoListener, original: Callable[..., Any], self: Any, frame: Any, *args: Any, **kwargs: Any
+    listener: DynamoListener, original: Original, self: Any, frame: Any, *args: Any, **kwargs: Any
 ) -> Any:
     code = frame.f_code
     with log_exceptions():
@@ -107,9 +109,7 @@ def _wrapped_call(frame: Any) -> tuple[Any, Frames] | None:
 
 
 @handled
-def _on_skip(
-    listener: DynamoListener, original: Callable[..., Any], self: Any, result: Any, frame: Any
-) -> Any:
+def _on_skip(listener: DynamoListener, original: Original, self: Any, result: Any, frame: Any) -> Any:
     if result.skip_reason is not None and result.guarded_code is None:
         with log_exceptions():
             listener.skips(frame.f_code, str(result.skip_reason), _wrapped_call(frame))
@@ -118,7 +118,7 @@ def _on_skip(
 
 @handled
 def _on_unreported_skip(
-    listener: DynamoListener, original: Callable[..., Any], self: Any, frame: Any, *args: Any, **kwargs: Any
+    listener: DynamoListener, original: Original, self: Any, frame: Any, *args: Any, **kwargs: Any
 ) -> Any:
     if not hasattr(self, "_handle_skip"):
         with log_exceptions():
@@ -130,12 +130,7 @@ def _on_unreported_skip(
 
 @handled
 def _on_recompile(
-    listener: DynamoListener,
-    original: Callable[..., Any],
-    entries: Any,
-    frame: Any,
-    *args: Any,
-    **kwargs: Any,
+    listener: DynamoListener, original: Original, entries: Any, frame: Any, *args: Any, **kwargs: Any
 ) -> Any:
     reasons = original(entries, frame, *args, **kwargs)
     with log_exceptions():
@@ -169,7 +164,7 @@ def _misses(entries: Any, reasons: Sequence[str], frame: Any) -> Iterator[GuardM
 @handled
 def _on_replacement(  # noqa: PLR0913 (torch's signature)
     listener: DynamoListener,
-    original: Callable[..., Any],
+    original: Original,
     self: Any,
     symbol: Any,
     value: Any,
@@ -190,13 +185,7 @@ def _on_replacement(  # noqa: PLR0913 (torch's signature)
 
 @handled
 def _on_symbol(
-    listener: DynamoListener,
-    original: Callable[..., Any],
-    self: Any,
-    val: Any,
-    source: Any,
-    *args: Any,
-    **kwargs: Any,
+    listener: DynamoListener, original: Original, self: Any, val: Any, source: Any, *args: Any, **kwargs: Any
 ) -> Any:
     made = original(self, val, source, *args, **kwargs)
     dim = kwargs.get("dynamic_dim", args[0] if args else None)
@@ -212,7 +201,7 @@ def _on_symbol(
 @handled
 def _on_size_guard(
     listener: DynamoListener,
-    original: Callable[..., Any],
+    original: Original,
     self: Any,
     prefix: str,
     guard: Any,
@@ -249,12 +238,7 @@ def _guards(manager: Any, f_locals: Any, builder: Any) -> DynamoGuards:
 
 @handled
 def _on_phase_start(
-    listener: DynamoListener,
-    original: Callable[..., Any],
-    self: Any,
-    event_name: str,
-    *args: Any,
-    **kwargs: Any,
+    listener: DynamoListener, original: Original, self: Any, event_name: str, *args: Any, **kwargs: Any
 ) -> None:
     complete(DYNAMO_EVENTS)  # Inductor may have been loaded since the last phase
     original(self, event_name, *args, **kwargs)
@@ -264,12 +248,7 @@ def _on_phase_start(
 
 @handled
 def _on_phase_end(
-    listener: DynamoListener,
-    original: Callable[..., Any],
-    self: Any,
-    event_name: str,
-    *args: Any,
-    **kwargs: Any,
+    listener: DynamoListener, original: Original, self: Any, event_name: str, *args: Any, **kwargs: Any
 ) -> None:
     with log_exceptions():
         listener.phase_ends(event_name)
@@ -277,9 +256,7 @@ def _on_phase_end(
 
 
 @handled
-def _on_global(
-    listener: DynamoListener, original: Callable[..., Any], self: Any, name: str, value: Any
-) -> None:
+def _on_global(listener: DynamoListener, original: Original, self: Any, name: str, value: Any) -> None:
     """Put a function that reports the first run in place of a compiled graph, until that run."""
     if not name.startswith(_COMPILED_GRAPH) or self.root_tx is None:
         original(self, name, value)
@@ -322,12 +299,12 @@ def _counted(graph: Callable[..., Any], on_run: Callable[[], None]) -> Callable[
 
 
 @around
-def _frame_of_translator(original: Callable[..., Any], self: Any) -> Any:
+def _frame_of_translator(original: Original, self: Any) -> Any:
     return frame_with_columns(original(self), self)
 
 
 @around
-def _frame_of_location(original: Callable[..., Any], location: Any) -> Any:
+def _frame_of_location(original: Original, location: Any) -> Any:
     frame = original(location)
     return frame if frame.colno is not None else frame_with_columns(frame, current_translator())
 
