@@ -133,9 +133,8 @@ class WorkerTracing:
     def _ask(self, options: TraceOptions, texts: Texts, message: AsMessage, post: Post) -> None:
         self._cancel_question()
         asked = self._target
-        job: Job = self._client.submit(
-            asked.path, asked.qualname, asked.argv, options, hold=not texts, texts=texts
-        )
+        request = TraceRequest(asked.path, asked.qualname, asked.argv, options, hold=not texts, texts=texts)
+        job: Job = self._client.submit(request)
         self._question = job
 
         def finished(future: Future[Answer]) -> None:
@@ -157,22 +156,14 @@ class WorkerTracing:
             post(TraceEnded(trace, None, failure))
             return
         options = questions.added_to(asked.options)
-        request = TraceRequest(0, asked.path, asked.qualname, asked.argv, options)
+        request = TraceRequest(asked.path, asked.qualname, asked.argv, options)
         known = self._known.find(request) if self._known is not None and not fresh else None
         if known is not None:  # `aotlens inspect`, or this app earlier, ran the same trace
             post(_ended(trace, replace(known, cached=True)))
             return
         started = time.time()
-        job: Job = self._client.submit(
-            asked.path,
-            asked.qualname,
-            asked.argv,
-            options,
-            on_progress=progressed,
-            fresh=fresh,
-            list_reads=self._known is not None,
-            hold=True,
-        )
+        asked_now = replace(request, fresh=fresh, list_reads=self._known is not None, hold=True)
+        job: Job = self._client.submit(asked_now, progressed)
         self._job = job
 
         def finished(future: Future[Answer]) -> None:

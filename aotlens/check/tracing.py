@@ -13,7 +13,7 @@ from aotlens.model.codec import decode
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
 from aotlens.worker.answers import AnswerStore, open_answer_store
-from aotlens.worker.client import Job, WorkerClient
+from aotlens.worker.client import WorkerClient
 from aotlens.worker.protocol import Answer, TraceRequest
 
 __all__ = ["OnDone", "Traced", "trace_files"]
@@ -63,7 +63,7 @@ def trace_files(files: Sequence[SourceFile], jobs: int, fresh: bool, on_done: On
 def _request(file: SourceFile, qualname: str | None, list_reads: bool) -> TraceRequest:
     settings = file.settings
     return TraceRequest(
-        0, file.path, qualname, file.argv, settings.options, settings.time_limit_s, list_reads=list_reads
+        file.path, qualname, file.argv, settings.options, settings.time_limit_s, list_reads=list_reads
     )
 
 
@@ -89,7 +89,7 @@ class _Run:
 
     def trace(self, waiting: Sequence[tuple[SourceFile, TraceRequest]]) -> None:
         started = time.time()
-        jobs = {self._submit(request).future: (file, request) for file, request in waiting}
+        jobs = {self._client.submit(request).future: (file, request) for file, request in waiting}
         for future in as_completed(jobs):
             file, request = jobs[future]
             answer: Answer = future.result()
@@ -102,15 +102,5 @@ class _Run:
             self._on_done(file)
 
     def _one_by_one(self, file: SourceFile) -> list[Traced]:
-        jobs = [self._submit(_request(file, target.qualname, False)) for target in file.targets]
+        jobs = [self._client.submit(_request(file, target.qualname, False)) for target in file.targets]
         return [_traced(file, job.future.result()) for job in jobs]
-
-    def _submit(self, request: TraceRequest) -> Job:
-        return self._client.submit(
-            request.path,
-            request.qualname,
-            request.argv,
-            request.options,
-            time_limit_s=request.time_limit_s,
-            list_reads=request.list_reads,
-        )

@@ -20,7 +20,7 @@ from aotlens.git_revisions import Repository, parse_range
 from aotlens.model.codec import decode
 from aotlens.model.report import Report
 from aotlens.worker.client import WorkerClient
-from aotlens.worker.protocol import Answer, TraceOptions
+from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 
 __all__ = ["trace_revisions"]
 
@@ -76,14 +76,14 @@ def _traced(trace_job: _TraceJob, tree: Path) -> Report | None:
     working_folder = tree / folder.relative_to(root) if folder.is_relative_to(root) else inside.parent
     working_folder.mkdir(parents=True, exist_ok=True)  # a folder that exists only in the user's tree
     with WorkerClient(cwd=str(working_folder), env={"PYTHONPATH": _search_path(root, tree)}) as client:
-        job = client.submit(
+        request = TraceRequest(
             str(inside),
             trace_job.target.qualname,
             trace_job.argv,
             trace_job.options,
-            time_limit_s=trace_job.time_limit_s,
+            trace_job.time_limit_s,
         )
-        answer: Answer = job.future.result()
+        answer: Answer = client.submit(request).future.result()
     if answer.failure is not None:
         message, trace = (
             text.replace(str(tree), str(root)) for text in (answer.failure.message, answer.failure.traceback)

@@ -37,14 +37,14 @@ def trace_target(
     check_script(target.path)
     store = open_answer_store()
     request = TraceRequest(
-        0, target.path, target.qualname, tuple(argv), options, list_reads=store is not None
+        target.path, target.qualname, tuple(argv), options, time_limit_s, list_reads=store is not None
     )
     answer = store.find(request) if store is not None and not fresh else None
     if answer is not None:
         say("aotlens: nothing has changed since the last trace; --fresh retraces")
     else:
         started = time.time()
-        answer = _traced(request, time_limit_s)
+        answer = _traced(request)
         if store is not None:
             store.add(request, answer, started)
             if answer.outside:
@@ -55,17 +55,9 @@ def trace_target(
     return Traced(report, answer.failure, answer.stopped)
 
 
-def _traced(request: TraceRequest, time_limit_s: float) -> Answer:
+def _traced(request: TraceRequest) -> Answer:
     target = TargetName(request.path, request.qualname)
     with WorkerClient() as client, waiting(f"tracing {target}") as show:
-        job = client.submit(
-            request.path,
-            request.qualname,
-            request.argv,
-            request.options,
-            on_progress=lambda progress: show(str(phase_of(progress.stage, progress.detail))),
-            time_limit_s=time_limit_s,
-            list_reads=request.list_reads,
-        )
+        job = client.submit(request, lambda progress: show(str(phase_of(progress.stage, progress.detail))))
         answer: Answer = job.future.result()
     return answer

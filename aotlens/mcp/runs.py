@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aotlens.cli.targets import TargetName, check_script
+from aotlens.cli.targets import check_script
 from aotlens.errors import UserError
 from aotlens.mcp.reports import ReportStore, StoredReport
 from aotlens.mcp.requests import FitRequest, WhyRequest
@@ -22,9 +22,9 @@ from aotlens.model.files import load_report
 from aotlens.view.quantities import limit_text
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.process import end_tree
-from aotlens.worker.protocol import Answer, Progress, TraceOptions
+from aotlens.worker.protocol import Answer, Progress, TraceRequest
 
-__all__ = ["Call", "ScriptRun", "Trace", "measure_step", "observe", "trace"]
+__all__ = ["Call", "ScriptRun", "measure_step", "observe", "trace"]
 
 LONGEST_OUTPUT = 4_000
 """Characters of a script's output in an answer; the end is more useful than the start."""
@@ -51,16 +51,6 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """A request to the worker."""
-
-    target: TargetName
-    argv: tuple[str, ...]
-    options: TraceOptions
-    time_limit_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class ScriptRun:
     """A new report, and what the script printed."""
 
@@ -68,22 +58,15 @@ class ScriptRun:
     output: str
 
 
-def trace(worker: WorkerClient, reports: ReportStore, request: Trace, call: Call) -> ScriptRun:
+def trace(worker: WorkerClient, reports: ReportStore, request: TraceRequest, call: Call) -> ScriptRun:
     """Trace in the worker's child.  Raises UserError with the command's message if there is no report."""
-    check_script(request.target.path)
+    check_script(request.path)
     started = time.time()
 
     def on_progress(progress: Progress) -> None:
         call.report_progress(f"{progress.stage} {progress.detail}".strip())
 
-    job = worker.submit(
-        request.target.path,
-        request.target.qualname,
-        request.argv,
-        request.options,
-        on_progress=on_progress,
-        time_limit_s=request.time_limit_s,
-    )
+    job = worker.submit(request, on_progress)
     call.on_cancel(job.cancel)
     answer: Answer = job.future.result()
     if answer.report is None:

@@ -33,12 +33,12 @@ from aotlens.mcp.requests import (
     WhatIfRequest,
     WhyRequest,
 )
-from aotlens.mcp.runs import Call, ScriptRun, Trace, measure_step, observe, trace
+from aotlens.mcp.runs import Call, ScriptRun, measure_step, observe, trace
 from aotlens.model.report import Report
 from aotlens.policy import Policy
 from aotlens.view.verdicts import WORST_FIRST, verdict_of
 from aotlens.worker.client import WorkerClient
-from aotlens.worker.protocol import TraceOptions
+from aotlens.worker.protocol import TraceOptions, TraceRequest
 
 __all__ = ["Session"]
 
@@ -146,7 +146,10 @@ class Session:
     def _trace(self, request: TargetRequest, options: TraceOptions, call: Call) -> ScriptRun:
         assert request.target is not None
         _check_consent(request.run_user_code, request.target)
-        trace_request = Trace(self._target(request.target), request.argv, options, request.time_limit_s)
+        target = self._target(request.target)
+        trace_request = TraceRequest(
+            target.path, target.qualname, request.argv, options, request.time_limit_s
+        )
         return trace(self._worker, self._reports, trace_request, call)
 
     def _target(self, text: str) -> TargetName:

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from aotlens.disk_cache import open_store
 from aotlens.model.failure import Failure
 from aotlens.worker.answers import AnswerStore, open_answer_store
 from aotlens.worker.codec import Message, ProtocolError, decode, encode
-from aotlens.worker.protocol import Answer, Cancel, Hello, Progress, TraceOptions, TraceRequest
+from aotlens.worker.protocol import Answer, Cancel, Hello, Progress, TraceRequest
 
 __all__ = ["Job", "WorkerClient"]
 
@@ -98,38 +98,9 @@ class WorkerClient:
         server = self._server
         return server.hello if server is not None else None
 
-    def submit(  # noqa: PLR0913 (the fields of a request, most with defaults)
-        self,
-        path: str | os.PathLike[str],
-        qualname: str | None = None,
-        argv: Iterable[str] = (),
-        options: TraceOptions = TraceOptions(),  # noqa: B008 (frozen)
-        on_progress: OnProgress | None = None,
-        time_limit_s: float = 120.0,
-        memory_limit_bytes: int | None = None,
-        fresh: bool = False,
-        list_reads: bool = False,
-        hold: bool = False,
-        texts: tuple[tuple[str, str], ...] = (),
-    ) -> Job:
-        """Trace a script's targets.
-
-        `fresh` ignores cached answers; `list_reads` lists the data that the script reads; `texts` run in
-        place of files; `hold` keeps the graphs for later questions.
-        """
-        request = TraceRequest(
-            next(self._ids),
-            os.fspath(path),
-            qualname,
-            tuple(argv),
-            options,
-            time_limit_s,
-            memory_limit_bytes,
-            fresh,
-            list_reads,
-            hold,
-            texts,
-        )
+    def submit(self, request: TraceRequest, on_progress: OnProgress | None = None) -> Job:
+        """Trace a script's targets."""
+        request = replace(request, id=next(self._ids))
         job = Job(request.id, request.path, Future(), on_progress)
         job.future.set_running_or_notify_cancel()  # cancelling goes through the server
         try:

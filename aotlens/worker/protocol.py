@@ -57,7 +57,6 @@ class TraceOptions:
 class TraceRequest:
     """Trace the targets of one script."""
 
-    id: int
     path: str
     qualname: str | None = None
     """A function, method or module class of the script; None for all targets."""
@@ -77,6 +76,8 @@ class TraceRequest:
     script again."""
     texts: tuple[tuple[str, str], ...] = ()
     """Edited files: the absolute path and the text that runs in place of the one on disk."""
+    id: int = 0
+    """Its number on the pipe, which `WorkerClient.submit` sets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from aotlens.model.report import Report
 from aotlens.view.progress import phase_of
 from aotlens.view.quantities import human_ms, limit_text
 from aotlens.worker.client import Job, WorkerClient
-from aotlens.worker.protocol import Answer, TraceOptions
+from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 from aotlens.worker.protocol import Progress as StageProgress
 from lsp_server.index import FileIndex
 from lsp_server.progress import ProgressBar
@@ -191,17 +191,14 @@ class Tracer:
 
         worker = self._client(settings)
         silence_s = settings.time_limit_s + SILENCE_S + (0 if worker.hello else START_S)
-        submit = partial(
-            worker.submit,
-            running.key[0],
-            running.key[1],
-            settings.args,
-            running.options,
-            on_progress,
-            settings.time_limit_s,
-            settings.memory_limit_bytes,
+        request = TraceRequest(
+            *running.key[:2],
+            argv=settings.args,
+            options=running.options,
+            time_limit_s=settings.time_limit_s,
+            memory_limit_bytes=settings.memory_limit_bytes,
         )
-        running.job = await loop.run_in_executor(None, submit)
+        running.job = await loop.run_in_executor(None, worker.submit, request, on_progress)
         if running.stopped:
             running.job.cancel()
         return await self._wait(running, asyncio.wrap_future(running.job.future), silence_s)

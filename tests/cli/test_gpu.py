@@ -16,7 +16,7 @@ pytest.importorskip("triton", reason="code for a GPU needs Triton")
 from aotlens.disk_cache import open_store
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.process import tree
-from aotlens.worker.protocol import TraceOptions
+from aotlens.worker.protocol import TraceOptions, TraceRequest
 from tests.command import ROOT, aotlens, python
 from tests.forked import worker_command
 
@@ -160,7 +160,7 @@ def test_a_signal_leaves_no_process(script: Path, number: signal.Signals) -> Non
 @pytest.mark.rotates
 def test_a_cancelled_trace_leaves_no_process(script: Path) -> None:
     with WorkerClient(command=worker_command()) as client:
-        job = client.submit(script, options=TraceOptions(gpu="h100"))
+        job = client.submit(TraceRequest(str(script), options=TraceOptions(gpu="h100")))
         _until(lambda: client.hello is not None, "the worker is warm")
         assert client.hello is not None
         watch = _Watch(client.hello.pid, above=2)

@@ -12,7 +12,7 @@ import torch
 from aotlens.model.codec import decode
 from aotlens.model.report import Report
 from aotlens.worker.client import WorkerClient
-from aotlens.worker.protocol import Answer, TraceOptions
+from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 from tests.forked import worker_command
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
@@ -47,7 +47,7 @@ def trace(
     script = folder / "script.py"
     script.write_text(textwrap.dedent(MODEL) + textwrap.dedent(source))
     options = TraceOptions(**asked)  # type: ignore[arg-type]
-    return client.submit(script, name, options=options).future.result(LIMIT_S)
+    return client.submit(TraceRequest(str(script), name, options=options)).future.result(LIMIT_S)
 
 
 def report(answer: Answer) -> Report:

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from aotlens.diagnostics.correctness import with_verdict
 from aotlens.model.codec import encode
 from aotlens.model.failure import Failure, FailureKind
 from aotlens.model.report import Diagnostic, Edit, Fix, Related, Report, Span, Verdict
-from aotlens.worker.protocol import Answer, Hello, Progress, TraceOptions
+from aotlens.worker.protocol import Answer, Hello, Progress, TraceOptions, TraceRequest
 from lsp_server.first_answer import Replayed
 from lsp_server.runs.tracer import WorkerFactory
 from lsp_server.server import build_server
@@ -66,13 +66,11 @@ class StandInWorker:
     def forget(self) -> None:
         pass
 
-    def submit(self, path: str, qualname: str | None, *rest: Any) -> StandInJob:
+    def submit(self, request: TraceRequest, on_progress: Callable[[Progress], None]) -> StandInJob:
         self._number += 1
         job = StandInJob(self._number)
-        on_progress: Callable[[Progress], None] = rest[2]
-        threading.Thread(
-            target=self._run, args=(job, path, qualname, rest[1], on_progress), daemon=True
-        ).start()
+        asked = (request.path, request.qualname, request.options)
+        threading.Thread(target=self._run, args=(job, *asked, on_progress), daemon=True).start()
         return job
 
     def _run(

@@ -18,7 +18,7 @@ from aotlens.mcp.session import Session
 from aotlens.model import Report, encode
 from aotlens.model.failure import Failure
 from aotlens.worker.client import Job, WorkerClient
-from aotlens.worker.protocol import Answer, Progress, TraceOptions
+from aotlens.worker.protocol import Answer, Progress, TraceOptions, TraceRequest
 
 T = TypeVar("T")
 
@@ -34,16 +34,9 @@ class FakeWorker:
     asked: list[tuple[str, str | None, TraceOptions]] = field(default_factory=list)
     cancelled: int = 0
 
-    def submit(
-        self,
-        path: str,
-        qualname: str | None,
-        argv: tuple[str, ...],
-        options: TraceOptions,
-        on_progress: Callable[[Progress], None],
-        time_limit_s: float,
-    ) -> Job:
-        self.asked.append((path, qualname, options))
+    def submit(self, request: TraceRequest, on_progress: Callable[[Progress], None]) -> Job:
+        path = request.path
+        self.asked.append((path, request.qualname, request.options))
         on_progress(Progress(1, "capture", "step"))
         job = FakeJob(1, path, Future(), self)
         if not self.silent:

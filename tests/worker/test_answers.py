@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-REQUEST = TraceRequest(1, "script.py", argv=("x",), options=TraceOptions(gpu="h100"))
+REQUEST = TraceRequest("script.py", id=1, argv=("x",), options=TraceOptions(gpu="h100"))
 
 
 def _answer(folder: Path, **changes: object) -> Answer:

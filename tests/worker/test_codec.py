@@ -11,7 +11,6 @@ from aotlens.worker.protocol import Answer, Cancel, Hello, Progress, TraceOption
 
 MESSAGES: tuple[Message, ...] = (
     TraceRequest(
-        3,
         "a\nb.py",
         "M.forward",
         ("-x", "é"),
@@ -19,6 +18,7 @@ MESSAGES: tuple[Message, ...] = (
         1.5,
         10,
         True,
+        id=3,
     ),
     Cancel(3),
     Hello(12, "2.13.0", "3.11.7"),

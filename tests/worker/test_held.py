@@ -12,7 +12,7 @@ import pytest
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.held import CAN_HOLD
 from aotlens.worker.process import child_pids
-from aotlens.worker.protocol import Answer, TraceOptions
+from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 
 FAKE_SERVER = Path(__file__).with_name("fake_server.py")
 ANSWER_S = 120.0
@@ -41,7 +41,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def trace(client: WorkerClient, script: Path, **options: object) -> Answer:
-    return client.submit(script, hold=True, **options).future.result(ANSWER_S)  # type: ignore[arg-type]
+    return client.submit(TraceRequest(str(script), hold=True, **options)).future.result(ANSWER_S)  # type: ignore[arg-type]
 
 
 def ask(client: WorkerClient, script: Path, change: str) -> Answer:
@@ -89,7 +89,7 @@ def test_other_options_run_the_script_again(client: WorkerClient, script: Path) 
 def test_a_question_can_be_cancelled_and_the_next_one_is_answered(client: WorkerClient, script: Path) -> None:
     trace(client, script)
     options = TraceOptions(what_if=("hang",), only_what_if=True)
-    job = client.submit(script, hold=True, options=options)
+    job = client.submit(TraceRequest(str(script), hold=True, options=options))
     assert ask(client, script, "save:a").failure is None  # the other one is running, or waits, by now
     job.cancel()
     failure = job.future.result(ANSWER_S).failure

@@ -14,7 +14,7 @@ from aotlens.worker.protocol import TraceRequest
 def failure_after(trace: Any) -> Failure:
     reading, writing = os.pipe()
     try:
-        write_outcome(TraceRequest(1, "train.py"), trace, writing)
+        write_outcome(TraceRequest("train.py", id=1), trace, writing)
     finally:
         os.close(writing)
     with open(reading, "rb") as answers:

@@ -64,7 +64,7 @@ if __name__ == "__main__":
 
 
 def traced(script: Path, options: TraceOptions, texts: tuple[tuple[str, str], ...] = ()) -> Report:
-    request = TraceRequest(0, str(script), options=options, texts=texts)
+    request = TraceRequest(str(script), options=options, texts=texts)
     outcome = trace(request, lambda stage, detail: None)
     assert outcome.failure is None, outcome.failure
     return decode(outcome.report)
@@ -224,10 +224,12 @@ def test_totals_while_selecting_come_from_the_graphs_in_memory(tmp_path: Path) -
     script = tmp_path / "net.py"
     script.write_text(SCRIPT + '    print("ran")\n')
     with WorkerClient() as client:
-        client.submit(script, hold=True).future.result(LIMIT_S)
+        client.submit(TraceRequest(str(script), hold=True)).future.result(LIMIT_S)
         answers = [
             client.submit(
-                script, hold=True, options=TraceOptions(what_if=(change,), only_what_if=True)
+                TraceRequest(
+                    str(script), hold=True, options=TraceOptions(what_if=(change,), only_what_if=True)
+                )
             ).future.result(LIMIT_S)
             for change in ("save:sigmoid", "recompute:addmm,recompute:addmm_2,save:sigmoid", "save:nothing")
         ]

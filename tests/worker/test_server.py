@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.worker.client import WorkerClient
-from aotlens.worker.protocol import Answer, Progress
+from aotlens.worker.client import OnProgress, WorkerClient
+from aotlens.worker.protocol import Answer, Progress, TraceRequest
 from tests.command import without_carets
 from tests.worker.limits import begun
 
@@ -31,12 +31,21 @@ def script(tmp_path: Path) -> Path:
     return tmp_path / "script.py"
 
 
-def answer(client: WorkerClient, script: Path, source: str, **options: object) -> Answer:
+def answer(
+    client: WorkerClient,
+    script: Path,
+    source: str,
+    on_progress: OnProgress | None = None,
+    **options: object,
+) -> Answer:
     script.write_text(textwrap.dedent(source))
-    got = client.submit(script, **options).future.result(ANSWER_S)  # type: ignore[arg-type]
+    request = TraceRequest(str(script), **options)  # type: ignore[arg-type]
+    got = client.submit(request, on_progress).future.result(ANSWER_S)
     after = script.with_name("after.py")
     after.write_text("print('still here')")
-    assert client.submit(after, fresh=True).future.result(ANSWER_S).output == "still here\n"
+    assert (
+        client.submit(TraceRequest(str(after), fresh=True)).future.result(ANSWER_S).output == "still here\n"
+    )
     return got
 
 
@@ -46,7 +55,7 @@ def failure_of(got: Answer) -> tuple[str, str, int | None]:
 
 
 def test_a_script_that_ends_gives_its_report_and_its_output(client: WorkerClient, script: Path) -> None:
-    got = answer(client, script, "import sys; print('out'); print('err', file=sys.stderr)", argv=["a", "-b"])
+    got = answer(client, script, "import sys; print('out'); print('err', file=sys.stderr)", argv=("a", "-b"))
     assert got.report is not None
     assert (got.failure, got.output, got.report["argv"]) == (None, "out\nerr\n", ["a", "-b"])
 
@@ -54,7 +63,7 @@ def test_a_script_that_ends_gives_its_report_and_its_output(client: WorkerClient
 def test_progress_comes_before_the_answer(client: WorkerClient, script: Path) -> None:
     script.write_text("")
     seen: list[Progress] = []
-    client.submit(script, on_progress=seen.append).future.result(ANSWER_S)
+    client.submit(TraceRequest(str(script)), on_progress=seen.append).future.result(ANSWER_S)
     assert [event.stage for event in seen] == ["import", "run"]
 
 
@@ -65,17 +74,17 @@ def test_a_progress_callback_that_raises_harms_nobody(script: Path) -> None:
     script.write_text("print('ok')\n")
     log: list[str] = []
     with WorkerClient(command=[sys.executable, str(FAKE_SERVER)], on_log=log.append) as client:
-        got = client.submit(script, on_progress=broken).future.result(ANSWER_S)
+        got = client.submit(TraceRequest(str(script)), on_progress=broken).future.result(ANSWER_S)
     assert (got.output, log[:1]) == ("ok\n", ["a progress callback raised ValueError: import"])
 
 
 def test_missing_file(client: WorkerClient, tmp_path: Path) -> None:
-    got = client.submit(tmp_path / "nothing.py").future.result(ANSWER_S)
+    got = client.submit(TraceRequest(str(tmp_path / "nothing.py"))).future.result(ANSWER_S)
     assert failure_of(got) == ("no-file", f"no such file: {tmp_path / 'nothing.py'}", None)
 
 
 def test_a_folder_is_no_script(client: WorkerClient, tmp_path: Path) -> None:
-    got = client.submit(tmp_path).future.result(ANSWER_S)
+    got = client.submit(TraceRequest(str(tmp_path))).future.result(ANSWER_S)
     assert failure_of(got) == ("no-file", f"{tmp_path} is a folder; give a Python script", None)
 
 
@@ -86,7 +95,7 @@ def test_syntax_error(client: WorkerClient, script: Path) -> None:
 
 def test_not_utf8(client: WorkerClient, script: Path) -> None:
     script.write_bytes(b"x = '\xff'\n")
-    got = client.submit(script).future.result(ANSWER_S)
+    got = client.submit(TraceRequest(str(script))).future.result(ANSWER_S)
     assert failure_of(got)[0] == "syntax"
 
 
@@ -180,7 +189,7 @@ def test_crash_says_where_it_was(client: WorkerClient, script: Path) -> None:
 def test_cancel_a_running_trace(client: WorkerClient, script: Path, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script.write_text(f"import os\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\nwhile True: pass\n")
-    job = client.submit(script)
+    job = client.submit(TraceRequest(str(script)))
     pid = wait_for_pid(pid_file)
     job.cancel()
     assert failure_of(job.future.result(ANSWER_S)) == (
@@ -194,10 +203,10 @@ def test_cancel_a_running_trace(client: WorkerClient, script: Path, tmp_path: Pa
 
 def test_a_cancelled_request_makes_room_for_a_newer_one(client: WorkerClient, script: Path) -> None:
     script.write_text("while True: pass\n")
-    older = client.submit(script)
+    older = client.submit(TraceRequest(str(script)))
     script.write_text("print('new')\n")
     older.cancel()
-    newer = client.submit(script)
+    newer = client.submit(TraceRequest(str(script)))
     assert failure_of(older.future.result(ANSWER_S))[0] == "cancelled"
     assert newer.future.result(ANSWER_S).output == "new\n"
 
@@ -205,7 +214,7 @@ def test_a_cancelled_request_makes_room_for_a_newer_one(client: WorkerClient, sc
 def test_more_requests_than_run_at_once(client: WorkerClient, tmp_path: Path) -> None:
     for index in range(6):
         (tmp_path / f"s{index}.py").write_text(f"print({index})\n")
-    jobs = [client.submit(tmp_path / f"s{index}.py") for index in range(6)]
+    jobs = [client.submit(TraceRequest(str(tmp_path / f"s{index}.py"))) for index in range(6)]
     assert [job.future.result(ANSWER_S).output for job in jobs] == [f"{index}\n" for index in range(6)]
 
 
@@ -214,19 +223,22 @@ def test_the_cache_follows_the_sources(client: WorkerClient, script: Path) -> No
         if source != (script.read_text() if script.exists() else None):
             script.write_text(source)
             os.utime(script, (1, 1))  # older than the trace, as a file that was not just saved
-        return client.submit(script, **options).future.result(ANSWER_S).cached  # type: ignore[arg-type]
+        return client.submit(TraceRequest(str(script), **options)).future.result(ANSWER_S).cached  # type: ignore[arg-type]
 
     first, second = "print(1)\n", "print(2)\n"
     assert [cached(first), cached(first), cached(second), cached(second), cached(first)] == [
         False, True, False, True, False,
     ]  # fmt: skip
-    assert [cached(first, argv=["x"]), cached(first, fresh=True)] == [False, False]
+    assert [cached(first, argv=("x",)), cached(first, fresh=True)] == [False, False]
 
 
 def test_failures_are_not_cached(client: WorkerClient, script: Path) -> None:
     script.write_text("1 / 0\n")
     os.utime(script, (1, 1))
-    assert [client.submit(script).future.result(ANSWER_S).cached for _ in range(2)] == [False, False]
+    assert [client.submit(TraceRequest(str(script))).future.result(ANSWER_S).cached for _ in range(2)] == [
+        False,
+        False,
+    ]
 
 
 def test_what_a_script_leaves_running_is_ended(client: WorkerClient, script: Path, tmp_path: Path) -> None:
@@ -245,7 +257,7 @@ def test_no_orphans_when_the_client_closes(script: Path, tmp_path: Path) -> None
     pid_file = tmp_path / "pid"
     script.write_text(f"import os\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\nwhile True: pass\n")
     client = WorkerClient(command=[sys.executable, str(FAKE_SERVER)])
-    job = client.submit(script)
+    job = client.submit(TraceRequest(str(script)))
     pid = wait_for_pid(pid_file)
     client.close()
     assert failure_of(job.future.result(ANSWER_S))[0] == "cancelled"
@@ -258,8 +270,9 @@ def test_no_orphans_when_a_process_is_killed(script: Path, tmp_path: Path, victi
     script.write_text(f"import os\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\nwhile True: pass\n")
     program = f"""
 from aotlens.worker.client import WorkerClient
+from aotlens.worker.protocol import TraceRequest
 client = WorkerClient(command=[{sys.executable!r}, {str(FAKE_SERVER)!r}])
-print(client.submit({str(script)!r}).future.result().failure.message, flush=True)
+print(client.submit(TraceRequest({str(script)!r})).future.result().failure.message, flush=True)
 """
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     pid = wait_for_pid(pid_file)
@@ -275,23 +288,27 @@ print(client.submit({str(script)!r}).future.result().failure.message, flush=True
 def test_a_dead_server_is_replaced(script: Path) -> None:
     script.write_text("print('ok')\n")
     with WorkerClient(command=[sys.executable, str(FAKE_SERVER)]) as client:
-        client.submit(script).future.result(ANSWER_S)
+        client.submit(TraceRequest(str(script))).future.result(ANSWER_S)
         assert client.hello is not None
         os.kill(client.hello.pid, signal.SIGKILL)
         assert_dies(client.hello.pid)
-        assert client.submit(script).future.result(ANSWER_S).output == "ok\n"
+        assert client.submit(TraceRequest(str(script))).future.result(ANSWER_S).output == "ok\n"
 
 
 def test_a_server_that_cannot_start(tmp_path: Path) -> None:
     with WorkerClient(command=[sys.executable, "-c", "import no_such_module"]) as client:
-        kind, message, _ = failure_of(client.submit(tmp_path / "x.py").future.result(ANSWER_S))
+        kind, message, _ = failure_of(
+            client.submit(TraceRequest(str(tmp_path / "x.py"))).future.result(ANSWER_S)
+        )
     assert kind == "internal"
     assert "could not start (exit code 1): ModuleNotFoundError: No module named 'no_such_module'" in message
 
 
 def test_no_such_interpreter(tmp_path: Path) -> None:
     with WorkerClient(python=str(tmp_path / "python")) as client:
-        kind, message, _ = failure_of(client.submit(tmp_path / "x.py").future.result(ANSWER_S))
+        kind, message, _ = failure_of(
+            client.submit(TraceRequest(str(tmp_path / "x.py"))).future.result(ANSWER_S)
+        )
     assert (kind, "could not start" in message) == ("internal", True)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from aotlens.errors import UserError
 from aotlens.worker.client import WorkerClient
-from aotlens.worker.protocol import Progress
+from aotlens.worker.protocol import Progress, TraceRequest
 from aotlens.worker.start import VARIABLE, start_method
 from tests.worker.test_server import (
     ANSWER_S,
@@ -40,7 +40,7 @@ def script(tmp_path: Path) -> Path:
 def test_a_report_with_progress_and_output(client: WorkerClient, script: Path) -> None:
     seen: list[Progress] = []
     source = "import os, sys\nprint('out')\nprint('err', file=sys.stderr)\nos.write(1, b'raw\\n')\n"
-    got = answer(client, script, source, argv=["a"], on_progress=seen.append)
+    got = answer(client, script, source, argv=("a",), on_progress=seen.append)
     assert got.report is not None
     assert (got.failure, got.output, got.report["argv"]) == (None, "out\nerr\nraw\n", ["a"])
     assert got.report["pid"] != (client.hello.pid if client.hello else 0)
@@ -84,11 +84,11 @@ def test_memory_and_output_are_limited(client: WorkerClient, script: Path) -> No
 def test_cancel_and_submit_again(client: WorkerClient, script: Path, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script.write_text(f"import os\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\nwhile True: pass\n")
-    older = client.submit(script)
+    older = client.submit(TraceRequest(str(script)))
     pid = wait_for_pid(pid_file)
     script.write_text("print('new')\n")
     older.cancel()
-    newer = client.submit(script)
+    newer = client.submit(TraceRequest(str(script)))
     assert failure_of(older.future.result(ANSWER_S))[0] == "cancelled"
     assert newer.future.result(ANSWER_S).output == "new\n"
     assert not alive(pid)
@@ -99,9 +99,9 @@ def test_many_requests_and_the_cache(client: WorkerClient, tmp_path: Path) -> No
     for index, script in enumerate(scripts):
         script.write_text(f"print({index})\n")
         os.utime(script, (1, 1))
-    jobs = [client.submit(script) for script in scripts]
+    jobs = [client.submit(TraceRequest(str(script))) for script in scripts]
     assert [job.future.result(ANSWER_S).output for job in jobs] == [f"{index}\n" for index in range(4)]
-    assert client.submit(scripts[0]).future.result(ANSWER_S).cached
+    assert client.submit(TraceRequest(str(scripts[0]))).future.result(ANSWER_S).cached
 
 
 def test_what_a_script_leaves_running_is_ended(client: WorkerClient, script: Path, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_no_child_outlives_a_killed_server(script: Path, tmp_path: Path) -> None
     pid_file = tmp_path / "pid"
     script.write_text(f"import os\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\nwhile True: pass\n")
     with WorkerClient(command=COMMAND) as own:
-        job = own.submit(script)
+        job = own.submit(TraceRequest(str(script)))
         pid = wait_for_pid(pid_file)
         assert own.hello is not None
         os.kill(own.hello.pid, signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_a_choice_that_the_system_lacks_is_an_error(monkeypatch: pytest.MonkeyPa
 def test_a_wrong_choice_reaches_whoever_asked_for_a_trace(script: Path) -> None:
     script.write_text("")
     with WorkerClient(env={VARIABLE: "thread"}) as own:
-        message = failure_of(own.submit(script).future.result(ANSWER_S))[1]
+        message = failure_of(own.submit(TraceRequest(str(script))).future.result(ANSWER_S))[1]
     assert message.endswith("AOTLENS_WORKER_START is 'thread'; it can be `fork` or `spawn`")
 
 

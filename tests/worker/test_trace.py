@@ -11,7 +11,7 @@ from aotlens.model.codec import decode
 from aotlens.model.report import Report, Target
 from aotlens.view.progress import phase_of
 from aotlens.worker.client import WorkerClient
-from aotlens.worker.protocol import Answer, Progress, TraceOptions
+from aotlens.worker.protocol import Answer, Progress, TraceOptions, TraceRequest
 from tests.worker.limits import begun
 
 LIMIT_S = 150.0
@@ -32,7 +32,7 @@ def trace(
     client: WorkerClient, script: Path, source: str, qualname: str | None = None, **more: object
 ) -> Answer:
     script.write_text(textwrap.dedent(source))
-    job = client.submit(script, qualname, **more)  # type: ignore[arg-type]
+    job = client.submit(TraceRequest(str(script), qualname, **more))  # type: ignore[arg-type]
     return job.future.result(LIMIT_S)
 
 
@@ -161,7 +161,9 @@ def test_the_script_runs_on_after_a_target_is_traced(client: WorkerClient, scrip
         phases.extend([kind] if phases[-1:] != [kind] else [])
 
     options = TraceOptions(repeat_limit_s=0.0)
-    trace(client, script, TRAINING, options=options, on_progress=progressed, fresh=True)
+    script.write_text(textwrap.dedent(TRAINING))
+    request = TraceRequest(str(script), options=options, fresh=True)
+    client.submit(request, progressed).future.result(LIMIT_S)
     assert phases == ["import", "run", "tracing", "run", "report"]
 
 
@@ -273,7 +275,7 @@ def test_the_same_twice_is_answered_from_the_cache(client: WorkerClient, script:
 
     script.write_text("# aotlens: example f32[2]\ndef f(x):\n    return x + 1\n")
     os.utime(script, (1, 1))
-    first, second = (client.submit(script).future.result(LIMIT_S) for _ in range(2))
+    first, second = (client.submit(TraceRequest(str(script))).future.result(LIMIT_S) for _ in range(2))
     assert (first.cached, second.cached, second.report == first.report) == (False, True, True)
 
 
