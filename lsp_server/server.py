@@ -16,7 +16,7 @@ from lsp_server.app import Server
 from lsp_server.first_answer import FirstAnswer, Replayed
 from lsp_server.protocol import Protocol, signature_of
 from lsp_server.runs.tracer import WorkerFactory
-from lsp_server.start import print_to_stderr
+from lsp_server.streams import print_to_stderr
 from lsp_server.translate.actions import SHOW_KIND, TRACE_KIND
 from lsp_server.transport import serve_stdio, serve_tcp
 

@@ -4,16 +4,11 @@ Invariant: nothing is imported here that loads pygls before `initialize` is answ
 """
 
 import argparse
-import logging
-import os
-import sys
-from typing import BinaryIO
 
 from lsp_server.first_answer import answer_first
+from lsp_server.streams import LOOPBACK, guard_standard_streams, log_to
 
-__all__ = ["LOOPBACK", "guard_standard_streams", "log_to", "main", "print_to_stderr"]
-
-LOOPBACK = "127.0.0.1"
+__all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
@@ -29,23 +24,6 @@ def main(argv: list[str]) -> int:
     from lsp_server.server import serve_streams  # with pygls
 
     return serve_streams(replayed, writer, first)
-
-
-def guard_standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Take stdin and stdout for the protocol alone; later readers see no input, later prints go to stderr."""
-    reader, writer = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return reader, writer
-
-
-def print_to_stderr(message: str) -> None:
-    """Print a line for the person who started the server; stdout is the client's."""
-    sys.stderr.write(f"aotlens lsp: {message}\n")
-    sys.stderr.flush()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,15 +42,3 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log every message too")
     return parser
-
-
-def log_to(file: str | None, verbose: bool) -> None:
-    """Log to a file, or nowhere: an editor shows a server's stderr as errors."""
-    root = logging.getLogger()
-    if file is None:
-        root.addHandler(logging.NullHandler())
-        return
-    shown = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(filename=file, format=shown, level=logging.INFO)
-    # At INFO pygls writes every message's text.
-    logging.getLogger("pygls").setLevel(logging.INFO if verbose else logging.WARNING)

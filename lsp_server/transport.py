@@ -20,7 +20,7 @@ from pygls.io_ import StdinAsyncReader, StdoutWriter, run_async
 from lsp_server.app import Server
 from lsp_server.first_answer import LENGTH, FirstAnswer, Replayed
 from lsp_server.protocol import Protocol
-from lsp_server.start import LOOPBACK, print_to_stderr
+from lsp_server.streams import LOOPBACK, print_to_stderr
 
 if TYPE_CHECKING:
     from pygls.io_ import AsyncReader  # which it has for type checkers only

@@ -184,10 +184,8 @@ def _peer_imports() -> Iterator[str]:
 
 
 def _import_cycles() -> Iterator[str]:
-    graph = {
-        name: {resolved(entry) for entry in module.imports if entry.when == "start"}
-        for name, module in modules().items()
-    }
+    """Yield them whether an import runs at the start, in a function, or for types alone."""
+    graph = {name: {resolved(entry) for entry in module.imports} for name, module in modules().items()}
     for group in cycles({name: {after for after in graph[name] if after in graph} for name in graph}):
         yield " <-> ".join(group)
 
@@ -246,7 +244,7 @@ CHANGES_FROZEN = {
     "aotlens.options": "normalises a field in `__post_init__`",
     "aotlens.capture.free_variables.stores": "binds attributes of the user's frozen objects",
     "aotlens.frontends.compiled_module": "shares the attributes of a module that is no record",
-    "aotlens.capture.graph": "an input becomes a view of a base, or a tensor becomes another in place",
+    "aotlens.capture.mutations.recorded_nodes": "an input becomes a view, or a tensor another in place",
 }
 """What uses `object.__setattr__`, and why: in capture, before `Recorded` holds the node."""
 

@@ -388,4 +388,4 @@ class AotlensApp(TerminalApp):
         """Yield the palette's commands: tabs, targets, the theme, and what every key does."""
         from tui.commands import commands  # with every tab
 
-        yield from commands(self, screen)
+        yield from commands(self, self.workbench, self.report.targets if self.report is not None else ())

@@ -6,13 +6,13 @@ Invariant: the words are those of the bindings (`tui.keys.bind`), so the help, t
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
-from textual.screen import Screen
 
+from aotlens.model.report import Target
 from tui.keys import APP_BINDINGS, sentence_of
 from tui.panes.registry import CHOICES, TABS
 from tui.widgets.code import CodeView
@@ -21,27 +21,24 @@ from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
 from tui.workbench import Workbench
 
-if TYPE_CHECKING:  # the app imports this module
-    from tui.app import AotlensApp
-
 MOVING = ("list.", "text.", "map.", "focus.", "tab.", "help")
 """Bindings that the palette leaves out: they move where the cursor is, or have an entry of their own."""
 
 
-def commands(app: "AotlensApp", screen: Screen[object]) -> Iterable[SystemCommand]:
+def commands(app: App[Any], workbench: Workbench, targets: Sequence[Target]) -> Iterable[SystemCommand]:
     """Yield the commands as sentences, each once and with its first key."""
     named: set[str] = set()
-    for active in app.workbench.active_bindings.values():
+    for active in workbench.active_bindings.values():
         binding = active.binding
         if binding.id and active.enabled and not binding.id.startswith(MOVING) and binding.id not in named:
             named.add(binding.id)
             act = partial(app.run_action, binding.action, active.node)
             yield SystemCommand(sentence_of(binding), f"Key {app.get_key_display(binding)}", act)
     for index, (shown, label, _) in enumerate(CHOICES):
-        open_tab = partial(app.workbench.open_tab, index)
+        open_tab = partial(workbench.open_tab, index)
         yield SystemCommand(f"Open the tab {label}.", f"Key {shown}", open_tab)
-    for index, target in enumerate(app.report.targets if app.report else ()):
-        choose = partial(app.workbench.choose_target, index)
+    for index, target in enumerate(targets):
+        choose = partial(workbench.choose_target, index)
         sentence = f"Show {target.qualname}, traced for {target.mode}."
         yield SystemCommand(sentence, "One of the targets of the script", choose)
     yield SystemCommand("Choose another theme.", "It is remembered", app.action_change_theme)

@@ -8,7 +8,7 @@ import torch
 
 from aotlens.capture.dynamo import user_name
 from aotlens.capture.records import Captured
-from aotlens.capture.symbols.sizes import GuardLog
+from aotlens.capture.symbols.guards import GuardLog
 from aotlens.ir.origin import Origin, site_of
 from aotlens.model import report as rows
 from aotlens.model.spans import source_line

@@ -13,7 +13,6 @@ import torch
 
 from aotlens.capture.as_strided import step_from_base
 from aotlens.capture.events import Call, Event, EventKind, Events
-from aotlens.capture.free_variables.real_tensors import RealTensors
 from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import FAKES, aten
 from aotlens.capture.storage import Storage, Tracked, Write, find_tracked, set_tracked
@@ -24,7 +23,8 @@ from aotlens.ir.names import free_name
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node, getitem
 from aotlens.ir.regions import Region
-from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
+from aotlens.torch_api.dynamo.state import is_dynamo_input
+from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode, to_fake
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
@@ -73,7 +73,12 @@ class Recording:
         """The symbolic floats; set when `floats_as_tensors` holds and a float argument appears."""
         self.known_values: dict[Node, Any] = {}
         """Values that are the same at every call; None for those that only a call determines."""
-        self.real_tensors = RealTensors(self)
+        self.real_tensors: dict[int, tuple[Any, Any]] = {}
+        """By identity, the real tensors that the function reads: the fake of each, and the tensor itself.
+
+        The recording works on that fake, except that autograd's own reads of a leaf get another."""
+        self.outside_inputs: list[tuple[Node, Any]] = []
+        """Real tensors that require grad, which are inputs of the graph; all others are constants."""
 
     @contextmanager
     def adding(
@@ -214,7 +219,31 @@ class Recording:
             return self.tracked(tensor)
         if type(tensor) is FakeTensor:
             raise unsupported("unexpected-fake", self.span)
-        return self.tracked(self.real_tensors.fake_of(tensor))
+        return self.tracked(self.fake_of(tensor))
+
+    def fake_of(self, tensor: Any) -> Any:
+        """Return the fake of a real tensor that the function reads; a new one when the recording meets it.
+
+        Raises:
+            UnsupportedError: it is no tensor.
+        """
+        known, _ = self.real_tensors.get(id(tensor), (None, None))
+        if known is not None and (self.in_backward or not known.requires_grad):
+            return known
+        if not isinstance(tensor, torch.Tensor):
+            raise unsupported("argument-type", self.span, type=type(tensor).__name__)
+        sizes = {} if is_dynamo_input(tensor) else {"static_shapes": True}  # no call provides a symbol
+        fake = to_fake(self.fake_mode, tensor, **sizes)
+        if tensor.requires_grad:  # also one that has a fake already: autograd has reached the tensor itself
+            node = Node(self.name("outside"), None, (), {}, fake, self.origin)
+            self.outside_inputs.append((node, tensor))
+        else:
+            node = Node(self.name("constant"), None, (), {}, fake, self.origin, constant=tensor)
+            self.nodes.insert(0, node)
+        with torch.no_grad():
+            alias = self.new_alias(node)
+        self.real_tensors[id(tensor)] = alias, tensor
+        return alias
 
     def node_of(self, tensor: Any) -> Node:
         """Return the node of a tensor's current value, also after a write to its storage."""
@@ -332,42 +361,3 @@ class Recording:
     def new_write(self, chain: tuple[ViewStep, ...] = (), version: int = 0) -> Write:
         """Return a write that happens now, through a tensor with this view chain."""
         return Write(self.origin, torch.is_grad_enabled(), chain, version)
-
-    def note_metadata_mutation(self, storage: Storage, mutation: Write) -> None:
-        """Note a change of a tensor's sizes, strides or storage.
-
-        Autograd may regenerate the `grad_fn` of overlapping inputs afterwards, on their base.
-        """
-        self.use_synthetic_base(storage)
-        storage.metadata_mutations += (mutation,)
-
-    def use_synthetic_base(self, storage: Storage) -> None:
-        """Turn overlapping graph inputs into views of their synthetic base, as if they had always been."""
-        if storage.on_base or not storage.overlapping_inputs:
-            return
-        storage.on_base = True
-        for chain, input_node in storage.overlapping_inputs.items():
-            first = len(self.nodes)
-            made = storage.base
-            with self.adding("capture", "an input that overlaps another, as a view of their synthetic base"):
-                for step in chain:
-                    made = step.apply(self, made)
-            views = self.nodes[first:]
-            del self.nodes[first:]
-            _amend(input_node, op=made.op, args=made.args, kwargs=made.kwargs, origin=made.origin)
-            self.nodes[0:0] = [*views[:-1], input_node]
-
-    def preserve_values(self, tensor: Any) -> None:
-        """Detach the values of nodes whose tensor is about to become another in place."""
-        for node in self.nodes:
-            if node.val is tensor:
-                _amend(node, val=tensor.detach())
-
-
-def _amend(node: Node, **fields: Any) -> None:
-    """Change a node that no program contains yet.
-
-    A new node could not replace it: the tensors, and the nodes that read it, refer to this one.
-    """
-    for name, value in fields.items():
-        object.__setattr__(node, name, value)

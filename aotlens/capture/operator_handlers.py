@@ -6,7 +6,7 @@ Invariant: a handler returns what the operator returns, and every tensor in it i
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -25,6 +25,7 @@ from aotlens.capture.mutations.storage_swaps import record_storage_swap
 from aotlens.capture.mutations.writability import is_writable_outside_inference_mode
 from aotlens.capture.operator_fixes import without_unread
 from aotlens.capture.operators import HIDDEN_SPLITS, Kind, Operator, aten, describe, is_builtin, with_dtype
+from aotlens.capture.recording_mode import RecordingMode
 from aotlens.capture.result_fixes import (
     SELECT,
     as_boolean_mask,
@@ -44,15 +45,12 @@ from aotlens.torch_api.operators import check, composite_kernel, has_view_tracki
 from aotlens.torch_api.symbolic import make_shape_env
 from aotlens.unsupported import unsupported
 
-if TYPE_CHECKING:  # the recorder looks its handlers up here, so at run time the import would be a cycle
-    from aotlens.capture.recorder import Recorder
-
 WITH_STRIDES = (torch.strided, torch.jagged, torch.sparse_coo)
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
 
-def _pure(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+def _pure(recorder: RecordingMode, func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
     """Record an operator that returns new values, decomposed if the table contains it."""
     args = without_unread(func, args)
     if func in recorder.decompositions:
@@ -75,7 +73,7 @@ def _pure(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwarg
     return result
 
 
-def _with_symbols(recorder: "Recorder", func: Any, args: Args, kwargs: Kwargs) -> Any:
+def _with_symbols(recorder: RecordingMode, func: Any, args: Args, kwargs: Kwargs) -> Any:
     """Create symbols for a data-dependent result, with an environment of sizes if there is none yet."""
     if recorder.fake_mode.shape_env is not None:
         raise unsupported("data-dependent-output", recorder.span, operator=op_name(func))
@@ -83,13 +81,13 @@ def _with_symbols(recorder: "Recorder", func: Any, args: Args, kwargs: Kwargs) -
     return func(*args, **kwargs)
 
 
-def _as_fake(recorder: "Recorder", arg: Any) -> Any:
+def _as_fake(recorder: RecordingMode, arg: Any) -> Any:
     if isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor:
-        return recorder.real_tensors.fake_of(arg)
+        return recorder.fake_of(arg)
     return arg
 
 
-def _decomposed(recorder: "Recorder", func: Any, args: Args, kwargs: Kwargs) -> Any:
+def _decomposed(recorder: RecordingMode, func: Any, args: Args, kwargs: Kwargs) -> Any:
     """Run a decomposition on the recorder; one that returns NotImplemented leaves the operator whole."""
     with recorder:
         result = apply_rule(recorder.decompositions[func], recorder.random.functional, args, kwargs)
@@ -104,7 +102,7 @@ def _decomposed(recorder: "Recorder", func: Any, args: Args, kwargs: Kwargs) -> 
     return _copy_if_argument(recorder, result, args)
 
 
-def _copy_if_argument(recorder: "Recorder", result: Any, args: Args) -> Any:
+def _copy_if_argument(recorder: RecordingMode, result: Any, args: Args) -> Any:
     """Copy an argument that a decomposition returned: the operator promises a new value."""
     if isinstance(result, (list, tuple)):
         return [_copy_if_argument(recorder, item, args) for item in result]
@@ -118,12 +116,12 @@ def _copy_if_argument(recorder: "Recorder", result: Any, args: Args) -> Any:
     return result
 
 
-def _read(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+def _read(recorder: RecordingMode, func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
     known = known_scalar(recorder, func, args)
     return _pure(recorder, func, operator, args, kwargs) if known is None else known
 
 
-def _view(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+def _view(recorder: RecordingMode, func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
     """Record an operator whose results are views of its first argument."""
     source, func = args[0], HIDDEN_SPLITS.get(func, func)
     if isinstance(source, (int, float, complex)):  # autograd conjugates a factor `2j`
@@ -171,12 +169,12 @@ def _check_index(source: Any, dim: int, index: Any) -> None:
         check(index >= -source.shape[dim])
 
 
-def _detach(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+def _detach(recorder: RecordingMode, func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
     """Record `detach`, an alias that autograd does not follow, or the tensor that `torch.tensor` makes."""
     source = args[0]
     result = func(*args, **kwargs)
     if type(source) is not FakeTensor:
-        constant = recorder.node_of(recorder.real_tensors.fake_of(source))
+        constant = recorder.node_of(recorder.fake_of(source))
         fresh = recorder.add_node(aten.lift_fresh_copy.default, (constant,), {}, result)
         recorder.track(result, Storage(fresh, result))
         record_literal(recorder, func, fresh, source)
@@ -188,7 +186,7 @@ def _detach(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwa
     return result
 
 
-def _mutation(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+def _mutation(recorder: RecordingMode, func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
     """Record a write: of a custom operator, of leaky ReLU, as a read if nothing is written, or in place."""
     call = WritingCall(func, operator, args, kwargs)
     if operator.functional is None and not is_builtin(func):
@@ -201,7 +199,7 @@ def _mutation(recorder: "Recorder", func: Any, operator: Operator, args: Args, k
     return record_mutation(recorder, call)
 
 
-def _composite(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+def _composite(recorder: RecordingMode, func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
     """Run the operators that define this one, which come back to the recorder."""
     if not torch.is_inference_mode_enabled():
         # Torch's Python rules support symbolic sizes; the composite kernel is what eager runs.
@@ -217,13 +215,13 @@ def _composite(recorder: "Recorder", func: Any, operator: Operator, args: Args, 
         recorder.notes_views = False
 
 
-def _effect(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+def _effect(recorder: RecordingMode, func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
     recorder.origin = replace(recorder.origin, effect=True)
     args = recorder.torchbind.with_fakes(args)
     return recorder.torchbind.checked_result(args, _pure(recorder, func, operator, args, kwargs))
 
 
-def _higher_order(recorder: "Recorder", func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+def _higher_order(recorder: RecordingMode, func: Any, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
     inline = INLINE.get(func.name()) or recorder.decompositions.get(func)
     if inline is not None:
         recorder.is_inside_operator = False  # what follows are calls of the user's code

@@ -206,7 +206,7 @@ class Snapshot:
                 waiting.append(tensor._base)
             if type(tensor) is not FakeTensor:
                 waiting.extend(inner for _, inner in inner_tensors(tensor) if inner is not tensor)
-        for alias, tensor in self._recorder.real_tensors.pairs():
+        for alias, tensor in self._recorder.real_tensors.values():
             states.setdefault(id(tensor), self._state(tensor, self._recorder.tracked(alias)))
         return states
 

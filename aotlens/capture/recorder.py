@@ -14,7 +14,6 @@ import torch
 from aotlens.capture.autograd.checkpoints import Checkpoints
 from aotlens.capture.autograd.saved_tensor_hooks import SavedValues
 from aotlens.capture.events import Call, EventKind
-from aotlens.capture.graph import Recording
 from aotlens.capture.modes import SplitRegion
 from aotlens.capture.mutations.in_place import WritingCall
 from aotlens.capture.mutations.storage_swaps import (
@@ -35,19 +34,17 @@ from aotlens.capture.operators import (
     with_dtype,
 )
 from aotlens.capture.provenance.origins import Origins
-from aotlens.capture.rng.random_op_rules import apply_rule
-from aotlens.capture.rng.rng_state import RecordedRngState
+from aotlens.capture.recording_mode import RecordingMode
 from aotlens.capture.storage import find_tracked
 from aotlens.capture.subclasses import has_wrapper, record_wrapper_output
 from aotlens.capture.symbols.numbers import Floats
-from aotlens.capture.torchbind import FakeObjects
 from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
-from aotlens.ir.program import Node, nodes_in
+from aotlens.ir.program import Node
 from aotlens.torch_api.fake.gpu import device_for_autograd, with_original_device
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode
-from aotlens.torch_api.modes import TorchDispatchMode, below_views
+from aotlens.torch_api.modes import below_views
 from aotlens.torch_api.operators import tensor_leaves
 from aotlens.unsupported import unsupported
 
@@ -62,26 +59,16 @@ class UnwrappedCall:
     end: int
 
 
-class Recorder(Recording, TorchDispatchMode):
+class Recorder(RecordingMode):
     """Records a function's forward, and then its backward, as nodes."""
 
-    supports_higher_order_operators = True
-
     def __init__(self, fake_mode: FakeTensorMode, decompositions: Decompositions) -> None:
-        Recording.__init__(self, fake_mode)
-        TorchDispatchMode.__init__(self)
+        super().__init__(fake_mode, decompositions)
         self.unwrapped_calls: list[UnwrappedCall] = []
         self.saved = SavedValues(self)
         self.checkpoints = Checkpoints(self.saved)
-        self.random, self.torchbind = RecordedRngState(self), FakeObjects(self)
         self.origins = Origins()
-        self.decompositions = decompositions
-        self.decomposed = False
-        """Whether any operator was decomposed."""
-        self.default_dtype = torch.get_default_dtype()
         self._declines_next_call = False
-        self.notes_views = False
-        """Whether views are noted although inference mode decomposes no operator."""
         self.split_region: SplitRegion | None = None
         self.hooked_edges: list[tuple[Any, int]] = []
         """Gradient edges of intermediate tensors on which the function registered hooks."""
@@ -264,28 +251,3 @@ class Recorder(Recording, TorchDispatchMode):
 
     def current_frames(self) -> Frames:
         return self.origins.current_frames()
-
-    def decomposed_node(
-        self, op: Any, values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        if op not in self.decompositions:
-            return None
-        bound = [self._bind(value, arg) for value, arg in zip(values, args, strict=True)]
-        with self.inside_operator(self.origin), self:
-            result = apply_rule(self.decompositions[op], self.random.functional, bound, kwargs)
-        if result is NotImplemented:
-            return None
-        self.decomposed = True
-        node = self._nodes(result)
-        arg_ids = {id(arg) for arg in nodes_in(args)}
-        if type(node) is Node and id(node) in arg_ids and describe(op).kind is not Kind.VIEW:
-            return self.emit(aten.clone.default, node)
-        return node
-
-    def _bind(self, value: Any, arg: Any) -> Any:
-        """Return a new tensor for a node, so that a decomposition can run on it."""
-        if type(arg) is Node and isinstance(value, torch.Tensor):
-            return self.new_alias(arg)
-        if type(arg) in (list, tuple):
-            return [self._bind(v, a) for v, a in zip(value, arg, strict=True)]
-        return value

@@ -18,7 +18,6 @@ from aotlens.capture.autograd.saved_tensor_hooks import callers_hooks
 from aotlens.capture.device_checks import reject_mixed_devices
 from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.free_variables.captured_tensors import used_inputs
-from aotlens.capture.free_variables.real_tensors import PLAIN_CLASSES
 from aotlens.capture.free_variables.state import OutputWithUpdates
 from aotlens.capture.free_variables.stores import flatten_with_path
 from aotlens.capture.function_fixes import as_linear_map, rnn_layers_with_dropout
@@ -51,7 +50,7 @@ from aotlens.capture.records import (
     Subject,
 )
 from aotlens.capture.rng.random_op_rules import has_random_rules
-from aotlens.capture.symbols.sizes import recording_guards
+from aotlens.capture.symbols.guards import recording_guards
 from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scalars
 from aotlens.ir.origin import Frames
 from aotlens.model.report import Variable
@@ -72,6 +71,8 @@ from aotlens.torch_api.rng import without_functional_rng
 from aotlens.torch_api.saved_tensor_hooks import has_saved_tensor_hooks
 from aotlens.unsupported import unsupported
 
+PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter)
+"""Classes of tensors with real memory."""
 GRADIENT_RULES: dict[str, Callable[..., Any]] = {
     "invoke_subgraph": lambda _, args, kwargs: record_region_call(*args, **kwargs),
     "while_loop": record_loop,
@@ -265,11 +266,12 @@ def _reject_unseen_reads(recorder: Recorder, inputs: tuple[OpenInput, ...], valu
     }
     if not written:
         return
-    for tensor in recorder.real_tensors.constants_in(set(written)):
-        name, write = written[tensor.untyped_storage()._cdata]
-        raise unsupported(
-            "write-to-free-variable", write.origin.location.innermost, input=name, sizes=list(tensor.shape)
-        )
+    for fake, tensor in recorder.real_tensors.values():
+        is_constant = type(tensor) in PLAIN_CLASSES and not recorder.tracked(fake).storage.inputs
+        if is_constant and (storage := tensor.untyped_storage()._cdata) in written:
+            name, write = written[storage]
+            span = write.origin.location.innermost
+            raise unsupported("write-to-free-variable", span, input=name, sizes=list(tensor.shape))
 
 
 def _reject_seeding(recorder: Recorder, before: torch.Tensor) -> None:

@@ -11,7 +11,7 @@ from lsp_server.first_answer import Replayed
 from lsp_server.runs import tracer
 from lsp_server.runs.tracer import WorkerFactory
 from lsp_server.server import build_server
-from lsp_server.start import guard_standard_streams
+from lsp_server.streams import guard_standard_streams
 from lsp_server.transport import serve_stdio
 
 GREETING = encode(Hello(1, "2", "3"))

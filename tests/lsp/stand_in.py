@@ -23,7 +23,7 @@ from aotlens.worker.protocol import Answer, Hello, Progress, TraceOptions, Trace
 from lsp_server.first_answer import Replayed
 from lsp_server.runs.tracer import WorkerFactory
 from lsp_server.server import build_server
-from lsp_server.start import LOOPBACK, guard_standard_streams, log_to
+from lsp_server.streams import LOOPBACK, guard_standard_streams, log_to
 from lsp_server.transport import serve_stdio, serve_tcp
 from tests.report.sample import sample_report
 from tests.report.sample_kernels import gpu_sample

@@ -95,7 +95,7 @@ def bound_to_fakes(
     """Bind the captured inputs' fake tensors in the block."""
     try:
         for free_tensor, captured_input in zip(free_tensors, captured_inputs, strict=True):
-            recorder.real_tensors.use(free_tensor.tensor, captured_input.argument)
+            recorder.real_tensors[id(free_tensor.tensor)] = captured_input.argument, free_tensor.tensor
             for store, key in free_tensor.bindings:
                 bind(store, key, captured_input.argument)
         yield
@@ -132,7 +132,7 @@ def used_inputs(
     used = {id(read) for node in recorder.nodes for read in nodes_in((node.args, node.kwargs))}
     used |= {id(recorder.tracked(leaf).storage) for leaf in results}
     used |= _leaves_with_gradient([*results, *changed], inputs[first:], used)
-    read_otherwise = {id(tensor) for _, tensor in recorder.real_tensors.inputs}
+    read_otherwise = {id(tensor) for _, tensor in recorder.outside_inputs}
     graph_inputs = list(inputs[:first])
     for free_tensor, captured_input in zip(free_tensors, inputs[first:], strict=True):
         if id(free_tensor.tensor) in rebound and _is_read(recorder, captured_input, used):
@@ -182,7 +182,7 @@ def _reject_other_reads(
 ) -> None:
     """Reject a read, other than by a captured name, of a tensor whose name the function binds to another."""
     captured = {id(free_tensor.tensor) for free_tensor in free_tensors}
-    for _, tensor in recorder.real_tensors.pairs():
+    for _, tensor in recorder.real_tensors.values():
         if id(tensor) in rebound and id(tensor) not in captured:
             raise read_of_rebound(rebound[id(tensor)])
 

@@ -7,7 +7,7 @@ results, and these are written to the operands once, after the operator.
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.autograd.graph import increment_version
@@ -20,15 +20,13 @@ from aotlens.capture.hop.operands import OPERANDS_BY_OPERATOR, SHARED_OPERANDS, 
 from aotlens.capture.hop.triton_kernels import LAUNCH, record_triton_kernel
 from aotlens.capture.mutations.in_place import WritingCall, record_mutation
 from aotlens.capture.operators import aten, describe
+from aotlens.capture.recording_mode import RecordingMode
 from aotlens.capture.symbols.symint_calls import SymbolicCalls
 from aotlens.ir.program import Program, is_random_node, map_leaves, must_run
 from aotlens.torch_api.autograd import current_autograd_node
 from aotlens.torch_api.hop import has_ordered_effect, indices_from_tensors, without_empty_mutation_info
 from aotlens.torch_api.symbolic import make_shape_env
 from aotlens.unsupported import unsupported
-
-if TYPE_CHECKING:  # the recorder records the functions, so at run time the import would be a cycle
-    from aotlens.capture.recorder import Recorder
 
 
 def _with_effects(token: Any, op: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -80,7 +78,7 @@ class Call:
 
 
 def record_higher_order(
-    recording: "Recorder", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    recording: RecordingMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Record one call of a higher-order operator and the writes of its functions; return its results."""
     if carries_scalars(func, args):  # in inference mode no rule above autograd has handled it
@@ -98,7 +96,7 @@ def record_higher_order(
     return call.result[:count]
 
 
-def _write(recording: "Recorder", target: Any, value: Any) -> None:
+def _write(recording: RecordingMode, target: Any, value: Any) -> None:
     """Record the write of an operand's final value, which autograd sees by its version."""
     copy = aten.copy_.default
     record_mutation(recording, WritingCall(copy, describe(copy), (target, value), {}))
@@ -108,7 +106,7 @@ def _write(recording: "Recorder", target: Any, value: Any) -> None:
         increment_version([target])
 
 
-def _record_call(recording: "Recorder", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def _record_call(recording: RecordingMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """Record the operator on programs of its functions, without their writes.
 
     It runs on graph modules of the programs, which is how later stages replay the call.
@@ -141,7 +139,7 @@ def _record_call(recording: "Recorder", func: Any, args: tuple[Any, ...], kwargs
     return Call(result, args, kwargs, targets)
 
 
-def region_program(recording: "Recorder", subgraph: Any, identifier: Any, *operands: Any) -> Program:
+def region_program(recording: RecordingMode, subgraph: Any, identifier: Any, *operands: Any) -> Program:
     """Return the program of a marked region, which calls on like operands share.
 
     Raises:
@@ -167,7 +165,7 @@ def region_kind(operands: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _programs(
-    recording: "Recorder", operator: str, args: tuple[Any, ...]
+    recording: RecordingMode, operator: str, args: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[int, Program]]:
     """Run the functions of a call.
 
@@ -195,7 +193,7 @@ WRITING = frozenset({("cond", "if_true"), ("cond", "if_false"), ("while_loop", "
 """Functions that may write to operands: a branch to each, a loop's body to those that all steps share."""
 
 
-def _may_write(recording: "Recorder", body: Body, args: tuple[Any, ...]) -> bool:
+def _may_write(recording: RecordingMode, body: Body, args: tuple[Any, ...]) -> bool:
     """Return True if torch permits the writes of a function and no other operand shares the memory."""
     if (body.operator, body.label) not in WRITING:
         return False
@@ -231,7 +229,7 @@ def _with_final_values(
     return (*functions, (*carried, *targets), rest), targets
 
 
-def _argument(recording: "Recorder", operator: str, value: Any, programs: dict[int, Program]) -> Any:
+def _argument(recording: RecordingMode, operator: str, value: Any, programs: dict[int, Program]) -> Any:
     if id(value) in programs:
         return programs[id(value)]
     if callable(value) and not hasattr(value, "namespace") and not isinstance(value, torch.Tensor):
@@ -244,7 +242,7 @@ Subgraph = tuple[str, Any, tuple[Any, ...]]
 
 
 def _record_body(
-    recording: "Recorder", operator: str, subgraph: Subgraph, symbols: OuterSymbols | None = None
+    recording: RecordingMode, operator: str, subgraph: Subgraph, symbols: OuterSymbols | None = None
 ) -> Body:
     """Run one function on fake tensors and on a recorder of its own."""
     label, function, inputs = subgraph

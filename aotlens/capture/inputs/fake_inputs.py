@@ -148,7 +148,7 @@ def captured_inputs(recorder: Recorder, first: int) -> tuple[OpenInput, ...]:
             is_leaf=tensor.is_leaf,
             free_tensor=tensor,
         )
-        for index, (node, tensor) in enumerate(recorder.real_tensors.inputs)
+        for index, (node, tensor) in enumerate(recorder.outside_inputs)
     )
 
 

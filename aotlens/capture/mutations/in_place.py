@@ -21,6 +21,11 @@ from aotlens.capture.as_strided import (
     with_storage_offset,
 )
 from aotlens.capture.graph import Recording
+from aotlens.capture.mutations.recorded_nodes import (
+    note_metadata_mutation,
+    preserve_values,
+    use_synthetic_base,
+)
 from aotlens.capture.mutations.writability import (
     check_writable,
     reject_inference_write,
@@ -121,11 +126,11 @@ def record_metadata_mutation(recording: Recording, call: WritingCall) -> Any:
     functional = call.operator.functional
     if functional is None:
         raise unsupported("operator-metadata-mutation", recording.span, operator=call.name)
-    recording.use_synthetic_base(tracked.storage)
+    use_synthetic_base(recording, tracked.storage)
     step = ViewStep.in_current_modes(functional, call.args[1:], call.kwargs, in_place=True)
     node, step = _value_as_view(recording, tensor, step)
     before, unseen = tensor.shape, not torch.is_grad_enabled() and not tracked.storage.inputs
-    recording.preserve_values(tensor)
+    preserve_values(recording, tensor)
     if tensor is tracked.storage.base_tensor and tracked.storage.initial_tensor is None:
         tracked.storage.initial_tensor = tensor.detach()
     call.func(*call.args, **call.kwargs)
@@ -133,7 +138,7 @@ def record_metadata_mutation(recording: Recording, call: WritingCall) -> Any:
     if unseen and tensor.requires_grad and tensor.grad_fn is not None and tensor.shape != before:
         raise unsupported("resize-under-no-grad", recording.span, operator=call.name)
     mutation = recording.new_write(tracked.chain, tracked.storage.version)
-    recording.note_metadata_mutation(tracked.storage, mutation)
+    note_metadata_mutation(recording, tracked.storage, mutation)
     tracked.storage.last_metadata_step = step
     set_tracked(tensor, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version))
     return tensor
@@ -229,7 +234,7 @@ def _in_target_dtype(recording: Recording, call: WritingCall, target: Any, value
     if value.val.shape == target.shape and value.val.dtype == target.dtype:
         return with_layout_of(recording, target, value)
     before = target.shape
-    recording.preserve_values(target)
+    preserve_values(recording, target)
     call.func(*call.args, **call.kwargs)
     if value.val.shape != target.shape:
         raise unsupported("write-of-other-size", recording.span, operator=call.name)
@@ -280,7 +285,7 @@ def record_write(recording: Recording, target: Any, value: Node) -> None:
     storage = tracked.storage
     if recording.current_inputs is not None and storage.inputs:
         recording.current_inputs.note_access(tracked, is_write=True)
-    recording.use_synthetic_base(storage)
+    use_synthetic_base(recording, storage)
     if storage.exceeds_view and _any_gradient(recording):
         # Eager's autograd replays that view on the base, ours on the view.
         raise unsupported("as-strided-beyond-written-view", recording.span)
@@ -327,4 +332,4 @@ def _written_chain(recording: Recording, tracked: Tracked, target: Any) -> tuple
 
 def _any_gradient(recording: Recording) -> bool:
     on_arguments = any(getattr(value, "requires_grad", False) for value in recording.originals.values())
-    return on_arguments or bool(recording.real_tensors.inputs)
+    return on_arguments or bool(recording.outside_inputs)

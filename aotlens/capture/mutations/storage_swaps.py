@@ -15,6 +15,7 @@ from aotlens.capture.events import EventKind
 from aotlens.capture.graph import Recording
 from aotlens.capture.invalid_views import replayed_geometry
 from aotlens.capture.mutations.in_place import WritingCall
+from aotlens.capture.mutations.recorded_nodes import note_metadata_mutation, preserve_values
 from aotlens.capture.operators import RESIZE_STORAGE, aten
 from aotlens.capture.storage import Geometry, Storage, Tracked, geometry_of, set_tracked
 from aotlens.capture.views import ViewStep
@@ -35,7 +36,7 @@ def record_storage_swap(recording: Recording, call: WritingCall) -> Any:
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise unsupported("set-with-grad", recording.span)
         tracked: Tracked | None = _after_set(recording, call)
-        recording.preserve_values(target)
+        preserve_values(recording, target)
         if target.requires_grad:
             recording.note(EventKind.NEW_EDGE, target)
         replayed = _geometry_to_autograd(recording, target)
@@ -77,7 +78,7 @@ def record_storage_resize(recording: Recording, tensor: Any, size: Any) -> None:
     if storage.bytes_before is None:
         storage.bytes_before = _bytes_before(recording, storage)
     storage.bytes_after = size
-    recording.note_metadata_mutation(storage, replace(recording.new_write(), is_counted=False))
+    note_metadata_mutation(recording, storage, replace(recording.new_write(), is_counted=False))
 
 
 def _bytes_before(recording: Recording, storage: Storage) -> int:
@@ -100,7 +101,7 @@ def record_data_assignment(recording: Recording, target: Any, source: Any) -> No
         raise unsupported("data-of-inference-tensor", recording.span)
     if target.is_inference() and not source.is_inference() and not has_version_counter(target):
         recording.note(EventKind.INFERENCE_DATA, target)
-    recording.preserve_values(target)
+    preserve_values(recording, target)
     if target.requires_grad:
         recording.note_hidden_change(target)
     node, source_tracked = recording.node_of(source), recording.tracked(source)
@@ -108,7 +109,7 @@ def record_data_assignment(recording: Recording, target: Any, source: Any) -> No
     if is_seen_view and source_tracked.storage is recording.tracked(target).storage:
         raise unsupported("data-of-view", recording.span)
     mutation = replace(recording.new_write(), is_counted=False)
-    recording.note_metadata_mutation(recording.tracked(target).storage, mutation)
+    note_metadata_mutation(recording, recording.tracked(target).storage, mutation)
     if may_be_leaf(target) and target.shape != source.shape:
         recording.note(EventKind.DATA_OF_OTHER_SIZES, target)
     set_tracked(
@@ -122,7 +123,7 @@ def _after_set(recording: Recording, call: WritingCall) -> Tracked:
     """Return the target's state after `set_`."""
     target, *rest = call.args
     tracked = recording.tracked(target)
-    recording.note_metadata_mutation(tracked.storage, recording.new_write(tracked.chain))
+    note_metadata_mutation(recording, tracked.storage, recording.new_write(tracked.chain))
     if not rest:
         raise unsupported("foreign-storage", recording.span)
     source, *geometry = rest
@@ -162,8 +163,8 @@ def _resized(recording: Recording, call: WritingCall) -> Tracked | None:
     tracked, node = recording.tracked(target), recording.node_of(target)
     if prod(size) > target.numel() or not node.val.is_contiguous():
         raise unsupported("resize-to-more-elements", recording.span, operator=call.name)
-    recording.note_metadata_mutation(tracked.storage, recording.new_write())
-    recording.preserve_values(target)
+    note_metadata_mutation(recording, tracked.storage, recording.new_write())
+    preserve_values(recording, target)
     call.func(*call.args, **call.kwargs)
     chain = (*tracked.chain, ViewStep(aten.as_strided.default, (size, _contiguous_strides(size))))
     return Tracked(tracked.storage, chain, recording.replay(tracked.storage, chain), tracked.storage.version)

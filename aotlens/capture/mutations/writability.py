@@ -96,8 +96,8 @@ def check_writable(recording: Recording, target: Any, func: Any, args: tuple[Any
     if recording.events.has(EventKind.STORAGE_SWAP) and _has_gradient(target, args):
         _reject_view_of_swapped_input(recording, target)
     base = tracked.storage.base
-    is_constant = base.constant is not None or target in recording.real_tensors
-    if is_constant or any(base is node for node, _ in recording.real_tensors.inputs):
+    is_constant = base.constant is not None or id(target) in recording.real_tensors
+    if is_constant or any(base is node for node, _ in recording.outside_inputs):
         raise unsupported("write-to-captured-tensor", recording.span, operator=op_name(func))
     is_integral = not (target.is_floating_point() or target.is_complex())
     if func is aten._foreach_copy_.default and is_integral and _has_gradient(target, args):

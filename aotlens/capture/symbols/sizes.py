@@ -1,26 +1,19 @@
-"""Symbolic sizes: as nodes, and what the recording assumed of them, each guard with the user's line.
+"""Symbolic sizes as nodes.
 
 Invariant: every symbol has one defining node (a size of an input, a number that is an input, or a data-
-dependent value), and an expression over symbols is computed once.  Torch's shape environment decides and
-stores its guards as usual; only their origins are added.
+dependent value), and an expression over symbols is computed once.
 """
 
-import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
-from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.symbols import SymbolicExpression, is_ragged
 from aotlens.model.report import Span
 from aotlens.torch_api.symbolic import original_expression
 from aotlens.unsupported import unsupported
-
-if TYPE_CHECKING:  # the recording has the symbols, so at run time the import would be a cycle
-    from aotlens.capture.recorder import Recorder
 
 aten = torch.ops.aten
 AddNode = Callable[..., Node]
@@ -126,48 +119,3 @@ def _free_symbols(values: Iterable[Any]) -> set[Any]:
         elif isinstance(value, (list, tuple)):
             symbols |= _free_symbols(value)
     return symbols
-
-
-class GuardLog(list[Any]):
-    """A shape environment's guards, with the origins of those added during a recording."""
-
-    def __init__(self, guards: list[Any]) -> None:
-        super().__init__(guards)
-        self.origins: dict[int, Origin] = dict(guards.origins) if isinstance(guards, GuardLog) else {}
-        """By position; a guard from before the recording has none."""
-        self.recorder: weakref.ref[Recorder] | None = None
-        """The recorder that provides the origins; one of Dynamo's environments may outlive it."""
-        self.runs_forward = False
-
-    def append(self, guard: Any) -> None:
-        recorder = self.recorder() if self.recorder is not None else None
-        if recorder is not None:
-            if recorder.in_backward:
-                self.origins[len(self)] = recorder.origin
-            elif self.runs_forward:
-                op = recorder.origin.op if recorder.is_inside_operator else ""
-                self.origins[len(self)] = Origin(recorder.current_frames(), op)
-            else:
-                self.origins[len(self)] = Origin(NO_ORIGIN, "")
-        super().append(guard)
-
-    def __delitem__(self, key: Any) -> None:
-        super().__delitem__(key)
-        self.origins = {position: origin for position, origin in self.origins.items() if position < len(self)}
-
-
-@contextmanager
-def recording_guards(recorder: "Recorder") -> Iterator[None]:
-    """Record the origins of guards in the block; later guards get one only in the backward."""
-    environment: Any = recorder.fake_mode.shape_env
-    if environment is None:
-        yield
-        return
-    log = GuardLog(environment.guards)
-    log.recorder = weakref.ref(recorder)
-    environment.guards = log
-    log.runs_forward = True
-    try:
-        yield
-    finally:
-        log.runs_forward = False

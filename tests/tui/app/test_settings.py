@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from tests.report.sample import sample_report
 from tests.tui.driving import drive, lines, settle
 from tui.app import AotlensApp
-from tui.commands import commands, every_binding, key_lines
+from tui.commands import every_binding, key_lines
 from tui.keys import sentence_of
 from tui.preferences import Preferences, Settings, read_settings
 from tui.widgets.key_bar import KeyBar
@@ -92,9 +92,9 @@ def test_every_key_is_described_by_a_sentence() -> None:
 def test_palette_entries_are_sentences_with_their_keys() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("5")
-        offered = {command.title: command for command in commands(app, app.screen)}
+        offered = {command.title: command for command in app.get_system_commands(app.screen)}
         assert [title for title in offered if not title.endswith(".")] == []
-        assert len(list(commands(app, app.screen))) == len(offered)
+        assert len(list(app.get_system_commands(app.screen))) == len(offered)
         sort = offered["Sort the table by its next column."]
         assert sort.help == "Key o"
         assert "Open the tab Graph." in offered
