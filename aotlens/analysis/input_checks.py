@@ -83,16 +83,26 @@ def _check_storage_resize(diff: InputDiff) -> None:
 
 
 def _check_recorded_write(diff: InputDiff) -> None:
-    if diff.base is not None and diff.is_written:
-        base = diff.written
-        gains_gradient = diff.requires_grad and not diff.input.requires_grad
-        lost = gains_gradient and (_has_flat_base(diff) or base.requires_grad or not base.has_new_grad_fn)
-        if lost or (diff.input.has_own_edge and view_base(diff.argument).grad_fn is not diff.input.grad_fn):
-            # autograd does not know the overlapping inputs as views of one tensor
-            raise _error("recorded-write-to-overlapping-input", diff, None)
+    if diff.base is not None and diff.is_written and _has_gradient_apart_from_base(diff):
+        # autograd does not know the overlapping inputs as views of one tensor
+        raise _error("recorded-write-to-overlapping-input", diff, None)
     is_recorded = diff.seen_by_autograd and diff.value is not None and diff.base is None
     if is_recorded and diff.swap is None and repeated_dims(diff.input.fake):
         raise _error("recorded-write-to-expanded-input", diff, span_of_writes(diff.storage.writes))
+
+
+def _has_gradient_apart_from_base(diff: InputDiff) -> bool:
+    """Return True if an overlapping input ends with a gradient that a write to its base does not give it.
+
+    The wrapper writes to the base alone.  The caller's tensor then requires grad only as autograd's view of a
+    base that did not require grad before.
+    """
+    if diff.input.has_own_edge:
+        return view_base(diff.argument).grad_fn is not diff.input.grad_fn
+    if diff.input.requires_grad or not diff.requires_grad:
+        return False
+    base = diff.written
+    return _has_flat_base(diff) or base.requires_grad or not base.has_new_grad_fn
 
 
 def _has_flat_base(diff: InputDiff) -> bool:

@@ -263,6 +263,7 @@ def _view_after_storage_swap(
     """Describe a view that was made after the storage swap."""
     value = captured.outputs[index]
     if is_custom_function_view(captured, captured.inputs[input_index], value):
+        # raises, since the storage of the input is swapped
         return custom_function_view(captured, builder, index, value, input_index)
     chain = relative_chain(captured, captured.inputs[input_index].argument, value)
     return _view_of_input(captured, index, input_index, chain)

@@ -53,7 +53,7 @@ def without_new_guards(joint: JointProgram, case: str) -> Iterator[None]:
 def differentiate(
     recorder: Recorder, outputs: Sequence[Any], sources: Sequence[Any], tangents: Sequence[Any]
 ) -> list[Any]:
-    """Return one gradient per source, or None; None among outputs, tangents and sources is skipped.
+    """Return one gradient per source, or None; a source may be None, or an output together with its tangent.
 
     If a tangent requires grad, the gradients have a `grad_fn`.  It runs under `call_boundary`, so only frames
     inside it are the user's: those of hooks and custom functions.

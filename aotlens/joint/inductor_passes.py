@@ -32,12 +32,12 @@ def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgr
     if not _can_follow(joint):
         return joint
     module = to_graph_module(joint.program, joint.training)
-    reading = _NodeTracker(joint.program, module)
+    tracker = _NodeTracker(joint.program, module)
     try:
         run_joint_passes(module, joint.captured.fake_mode, config)
     except RuntimeError:  # a pattern fails on this graph, and may have replaced half of it
         return joint
-    program = reading.changed(module)
+    program = tracker.changed_program(module)
     if program is None or _merges_results(program, joint.program):
         return joint
     if not _reads_of_changed(program, joint) <= _reads_of_changed(joint.program, joint):
@@ -118,7 +118,7 @@ class _NodeTracker:
         self.calls = {node: _call(node) for node in self.node_of}
         """The target and arguments of each node."""
 
-    def changed(self, module: fx.GraphModule) -> Program | None:
+    def changed_program(self, module: fx.GraphModule) -> Program | None:
         """Return the graph module as a program; None if it is unchanged."""
         converted: dict[fx.Node, Any] = {}
         names = {node.name for node in self.before.nodes}

@@ -82,11 +82,11 @@ def without_shape_only_reads(
     if not asking:
         return nodes, {}
     handed = {_storage(value) for value in handed_out if type(value) is Node}
-    read_for_numbers = {id(source) for node in backward for source in _read_for_numbers(node)}
+    read_for_elements = {id(source) for node in backward for source in _read_for_elements(node)}
     size_only, readers = dict[int, Node](), dict[int, Node]()
     for node, position in asking:
         source = node.args[position]
-        if id(source) in read_for_numbers or not _is_replaceable(source) or _storage(source) in handed:
+        if id(source) in read_for_elements or not _is_replaceable(source) or _storage(source) in handed:
             continue
         size_only[id(node)] = instead = _size_only_node(recorder, source, node)
         args = (*node.args[:position], instead, *node.args[position + 1 :])
@@ -95,7 +95,7 @@ def without_shape_only_reads(
     return with_replaced_values(inserted, readers)
 
 
-def _read_for_numbers(node: Node) -> list[Node]:
+def _read_for_elements(node: Node) -> list[Node]:
     read_for_shape = [node.args[position] for position in shape_only_arguments(node.op)]
     return [source for source in node.inputs() if not any(source is each for each in read_for_shape)]
 

@@ -109,11 +109,11 @@ class _Walk:
                 self._add(start, 1 << index)
         for node in nodes_in_order(start[0] for start in starts if start is not None):
             mask, following = self.mask_by_node.get(node, 0), node.next_functions
-            masks = _foreach_masks(node, len(following), self.mask_by_edge)
             if _function_of(node) not in (None, MakeNonLeaf):
                 self.custom_nodes.append(node)
-                mask, none = self.tangents_at_nodes.get(node, mask), self.none_gradients.get(node, ())
-                masks = [0 if index in none else mask for index in range(len(following))] if none else []
+                masks = self._masks_of_custom_node(node, mask)
+            else:
+                masks = _foreach_masks(node, len(following), self.mask_by_edge)
             for index, edge in enumerate(following):
                 if edge[0] is not None:
                     self._add(edge, masks[index] if index < len(masks) else mask)
@@ -125,6 +125,14 @@ class _Walk:
         """Return the mask of a leaf's gradient."""
         edge = _edge(leaf)
         return self.mask_by_leaf.get(id(leaf), 0) if edge is None else self.mask_by_edge.get(edge, 0)
+
+    def _masks_of_custom_node(self, node: Any, mask: int) -> list[int]:
+        """Return the mask of each gradient that a custom function returns; 0 where it returned None.
+
+        The function runs even if what arrives is None, and may return a gradient then.
+        """
+        mask, none = self.tangents_at_nodes.get(node, mask), self.none_gradients.get(node, ())
+        return [0 if index in none else mask for index in range(len(node.next_functions))]
 
     def _add(self, edge: Edge, mask: int) -> None:
         self.mask_by_edge[edge] = self.mask_by_edge.get(edge, 0) | mask
