@@ -35,9 +35,8 @@ def select_scatter(tensor: torch.Tensor, part: torch.Tensor, dim: int, index: An
     size = tensor.shape[dim]
     shape = [-1 if axis == dim else 1 for axis in range(tensor.dim())]
     indices: Any = torch.arange(size, device=tensor.device).view(shape)
-    matches = (indices == index) | (
-        indices == index + size
-    )  # `index + size` is out of range for a nonnegative index
+    # `index + size` is out of range for a nonnegative index
+    matches = (indices == index) | (indices == index + size)
     return torch.where(matches, part.unsqueeze(dim), tensor)
 
 
@@ -78,12 +77,15 @@ MORE_OPERANDS = {torch.ops.higher_order.map_impl: 2, torch.ops.higher_order.scan
 
 
 def pass_sizes_to_loops(module: fx.GraphModule) -> None:
-    """Pass each loop the symbols on which the sizes of its results depend."""
+    """Pass each loop the symbols on which the sizes of its results depend.
+
+    Inductor lays out the results before the loop runs, and knows only the sizes among the loop's operands.
+    """
     changed = False
     for loop in list(module.graph.nodes):
         if loop.op != "call_function" or loop.target not in MORE_OPERANDS:
             continue
-        sizes = _sizes(module.graph, loop)
+        sizes = _sizes_of_results(module.graph, loop)
         if sizes:
             position = MORE_OPERANDS[loop.target]
             loop.update_arg(position, (*loop.args[position], *sizes))
@@ -93,7 +95,7 @@ def pass_sizes_to_loops(module: fx.GraphModule) -> None:
         module.recompile()
 
 
-def _sizes(graph: fx.Graph, loop: fx.Node) -> list[fx.Node]:
+def _sizes_of_results(graph: fx.Graph, loop: fx.Node) -> list[fx.Node]:
     """Return a node for each symbol in the results' sizes and strides, read from an operand."""
     wanted = symbols_of(loop.meta["val"])
     size_nodes: list[fx.Node] = []

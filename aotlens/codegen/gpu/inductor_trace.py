@@ -98,9 +98,8 @@ class InductorTrace:
         traffic = Traffic(self.modules)
 
         def account() -> Account:
-            work = (
-                () if is_user_kernel(call) else library_flops(origins)
-            )  # the work of a user's kernel is unknown
+            # the work of a user's kernel is unknown
+            work = () if is_user_kernel(call) else library_flops(origins)
             return tuple(traffic.library_accesses(call, origins)), work
 
         outputs = flat(getattr(call, "outputs", ()))
@@ -211,7 +210,8 @@ def _listeners(trace: InductorTrace) -> tuple[Listener, ...]:
             trace.cpu_call(node_schedule, kernel_name)
 
     def note_library_call(node: Any, name: str, is_extern: bool = False) -> int:
-        if is_extern:
+        """Return a number, as the function that it replaces: Inductor writes it beside the call."""
+        if is_extern:  # the others are generated kernels, which `codegen_comment` announces
             trace.library_call(node, name)
         return len(trace.calls)
 

@@ -92,9 +92,8 @@ class _Graph:
             inductor_config_patch(self.config),
             warnings.catch_warnings(),
         ):
-            warnings.filterwarnings(
-                "ignore", "TensorFloat32 tensor cores"
-            )  # advice about the machine's settings
+            # advice about the settings of this machine, whose GPU is not the target
+            warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")
             code, _ = compile_with_inductor(module, inputs, retargeting.mode, **self._flags())
         source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
         launches: dict[str, list[Launch]] = {}

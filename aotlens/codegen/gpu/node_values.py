@@ -52,9 +52,8 @@ class _ValueRecorder(fx.Interpreter):
         if name is not None:
             self.values[name] = value.clone() if isinstance(value, torch.Tensor) else value
         if n.target is torch.ops.aten.copy_.default and n.args[0] in self._names:
-            self.values[self._names[n.args[0]]] = (
-                value.clone()
-            )  # the value that a kernel writes into an input
+            # the value that a kernel writes into an input
+            self.values[self._names[n.args[0]]] = value.clone()
         return value
 
 

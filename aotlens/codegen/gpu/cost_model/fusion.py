@@ -71,10 +71,8 @@ class FusionRejections:
                 continue  # part of it is in another call, or in none
             positions = [next(iter(candidates)) or 0 for candidates in calls]
             pair = min(positions), max(positions)
-            rank = (
-                len(first) + len(second),
-                positions[0] < positions[1],
-            )  # the reverse order only reports the order
+            # asked in the reverse order, the scheduler only reports the order
+            rank = len(first) + len(second), positions[0] < positions[1]
             if pair[0] != pair[1] and rank >= best.get(pair, ((0, False), ""))[0]:
                 best[pair] = rank, words
         return {pair: words for pair, (_, words) in best.items()}

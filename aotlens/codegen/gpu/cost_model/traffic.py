@@ -87,9 +87,8 @@ class Traffic:
         reads: dict[str, _BufferAccess] = {}
         writes: dict[str, _BufferAccess] = {}
         outputs = flat(getattr(call, "outputs", None) or call.get_outputs())
-        results = [
-            output for output in outputs if hasattr(output, "get_name")
-        ]  # attention has number outputs too
+        # attention has number outputs too
+        results = [output for output in outputs if hasattr(output, "get_name")]
         changed = _mutated_buffers(call, results)
         only_written = changed if is_user_kernel(call) else set()
         for operand in () if _only_sizes(call) else flat(call.inputs):

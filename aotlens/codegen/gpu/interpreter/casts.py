@@ -58,15 +58,20 @@ def multiplying(handle: Any, convert: Any, fp32: Any) -> Any:
         return convert(factor.data, dtype, fp32, None).view(np.float32)
 
     def dot(self: Any, a: Any, b: Any, accumulator: Any, *precision: Any) -> Any:
-        kind = accumulator.data.dtype
-        product = np.matmul(numbers(a), numbers(b), dtype=kind if kind != np.float16 else np.float32)
-        return handle((product + accumulator.data).astype(kind), accumulator.dtype.scalar)
+        dtype = accumulator.data.dtype
+        # numpy would round each partial sum to fp16, the hardware only rounds the last one
+        sum_dtype = np.float32 if dtype == np.float16 else dtype
+        product = np.matmul(numbers(a), numbers(b), dtype=sum_dtype)
+        return handle((product + accumulator.data).astype(dtype), accumulator.dtype.scalar)
 
     return dot
 
 
-def converting_numbers(original: Any, handle: Any, language: Any) -> Any:
-    """Replace the conversion of a launch's arguments."""
+def converting_float_arguments(original: Any, handle: Any, language: Any) -> Any:
+    """Replace the conversion of a launch's arguments: a float becomes a tensor too, which kernels cast.
+
+    In f64, which is Python's own precision.
+    """
 
     def convert(argument: Any) -> Any:
         if isinstance(argument, float):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.interpreter.casts import converting, converting_numbers, multiplying
+from aotlens.codegen.gpu.interpreter.casts import converting, converting_float_arguments, multiplying
 from aotlens.codegen.gpu.interpreter.faults import assert_in_kernel
 from aotlens.codegen.gpu.interpreter.libdevice import bound_functions, calling_functions
 from aotlens.codegen.gpu.interpreter.memory import Memory, checking
@@ -86,7 +86,7 @@ def _numbers() -> Iterator[Replacement]:
     yield Replacement(
         interpreter,
         "_implicit_cvt",
-        converting_numbers(interpreter._implicit_cvt, interpreter.TensorHandle, tl),
+        converting_float_arguments(interpreter._implicit_cvt, interpreter.TensorHandle, tl),
         "the original leaves a float that a kernel is given as Python's",
     )
     yield Replacement(

@@ -71,6 +71,7 @@ class _Merge:
     """Mutable while sections are added."""
 
     def __init__(self) -> None:
+        # in an ELF file the number 0 refers to nothing, so the first section and the first symbol are empty
         self._sections = [_Section("", 0, 0, 0, 0, 0, 0, 0, 0)]
         self._locals = [_Symbol(b"", 0, 0, 0, 0, 0)]
         self._globals: list[_Symbol] = []
