@@ -84,10 +84,10 @@ def _header(
 ) -> TextBuilder:
     head, rest = TextBuilder(), TextBuilder()
     write_requirements(rest, code)
-    _settings(rest, parts, body)
+    _write_helpers(rest, parts, body)
     write_header(rest, names, parts, bindings)
     write_graph_constants(rest, code, bindings)
-    _specs(rest, parts, bindings)
+    _write_specs(rest, parts, bindings)
     subject = parts.joint.captured.subject
     location = f" ({subject.span.file.rsplit('/', 1)[-1]}:{subject.span.line})" if subject.span else ""
     what = "forward and backward" if parts.backward is not None else "inference"
@@ -116,8 +116,8 @@ HELPERS = {
 """What a call in the text needs above it, in order."""
 
 
-def _settings(head: TextBuilder, parts: Partitioned, body: TextBuilder) -> None:
-    """Write what `call` and the graphs read: short names, the order of the module's tensors."""
+def _write_helpers(head: TextBuilder, parts: Partitioned, body: TextBuilder) -> None:
+    """Write the helpers that the body calls, and the lists that describe the module's own tensors."""
     captured = parts.joint.captured
     for call, lines in HELPERS.items():
         if _uses(body, call):
@@ -133,7 +133,7 @@ def _settings(head: TextBuilder, parts: Partitioned, body: TextBuilder) -> None:
         )
 
 
-def _specs(head: TextBuilder, parts: Partitioned, bindings: Bindings) -> None:
+def _write_specs(head: TextBuilder, parts: Partitioned, bindings: Bindings) -> None:
     structure = parts.joint.captured.structure
     specs: dict[str, Any] = {}
     if structure.arguments is not None and not structure.parameters and not is_plain(structure.arguments):

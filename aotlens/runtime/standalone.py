@@ -176,10 +176,12 @@ def check_all_values_in_text(bound: Mapping[str, Any], subject: Subject) -> None
     Raises:
         UnsupportedError: it needs an object that only this process has, with the user's line.
     """
-    for name, value in bound.items():
-        what, hint = _unexportable(value)
-        values = {"target": subject.name, "value": what, "name": name, "advice": hint}
-        raise unsupported("export-of-process-value", subject.span, **values)
+    if not bound:
+        return
+    name, value = next(iter(bound.items()))
+    what, hint = _unexportable(value)
+    values = {"target": subject.name, "value": what, "name": name, "advice": hint}
+    raise unsupported("export-of-process-value", subject.span, **values)
 
 
 def _unexportable(value: Any) -> tuple[str, str]:

@@ -259,12 +259,12 @@ class WrapperText:
         """Return inputs that require grad but get none: they are detached, since their graph may be freed."""
         joint = self._parts.joint
         if joint.failing is not None and not joint.always_fails:
-            return frozenset()
-        gradients = ((out.slot, out.value) for out in self._parts.joint.gradients)
+            return frozenset()  # autograd must reach the outputs whose backward raises from any input
+        gradients = ((out.slot, out.value) for out in joint.gradients)
         none = {slot.index for slot, value in gradients if isinstance(slot, Gradient) and value is None}
-        # which may have a gradient if some tangents are undefined
         if joint.dependence.user_grad_sources or joint.always_fails:
-            dependence = self._parts.joint.dependence.tangents
+            # some may have a gradient if tangents are undefined, or lead to the backward that raises
+            dependence = joint.dependence.tangents
             none = {index for index in none if not dependence.get((Gradient, index))}
         return frozenset(self.arguments[index] for index in none)
 

@@ -254,7 +254,11 @@ def _is_differentiable_dtype(node: Node) -> bool:
 
 
 def write_stride_coercion(builder: TextBuilder, name: str, val: Any) -> None:
-    """Write the copy of a tangent that has other strides or lazy bits than the backward was traced for."""
+    """Write the copy of a tangent that has other strides or lazy bits than the backward was traced for.
+
+    With symbolic sizes only the order of the dimensions is coerced, since the backward has no names for the
+    strides; where the traced tangent has gaps in its memory, the strides stay as they come.
+    """
     if not (val.is_floating_point() or val.is_complex()):
         return
     for bit in lazy_bits(val):
@@ -288,7 +292,7 @@ def _in_dim_order(name: str, order: tuple[int, ...], method: str) -> str:
 
 
 def _dense_order(val: Any) -> tuple[int, ...] | None:
-    """Return the dimension order in which a symbolic tensor is contiguous; None if there is none."""
+    """Return the dimension order in which a tensor is contiguous; None if it has gaps in its memory."""
     if val.is_contiguous():
         return tuple(range(val.dim()))
     storage_range = storage_range_of(val)
