@@ -316,15 +316,15 @@ def _random_input(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     sizes, strides = (tuple(map(_size, numbers)) for numbers in (value.shape, value.stride()))
-    made = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
-    flat = made.as_strided((made.untyped_storage().nbytes() // made.itemsize,), (1,), 0)
+    tensor = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+    flat = tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.itemsize,), (1,), 0)
     if value.dtype is torch.bool:
         flat.bernoulli_(0.5)
     elif value.is_floating_point() and value.dtype.itemsize > 1:
         flat.normal_()
     else:
         flat.zero_()
-    return made  # fill the whole storage, since elements may overlap, as in an expanded gradient
+    return tensor  # fill the whole storage, since elements may overlap, as in an expanded gradient
 
 
 def _size(size: Any) -> int:

@@ -185,13 +185,13 @@ def _vector_bits(lines: list[str]) -> int:
     return vector_bits()
 
 
-def aligning_lines(made: Any, entry: str) -> list[str]:
+def aligning_lines(compiled: Any, entry: str) -> list[str]:
     """Return lines that align a GPU graph's mutated inputs: copied to aligned memory before, and back after.
 
     Inductor's code aligns inputs that are only read by itself.
     """
-    written = set(getattr(made, "mutated_input_idxs", ()))
-    doubtful = [index for index in getattr(made, "inputs_to_check", ()) if index in written]
+    written = set(getattr(compiled, "mutated_input_idxs", ()))
+    doubtful = [index for index in getattr(compiled, "inputs_to_check", ()) if index in written]
     if not doubtful:
         return []
     return [

@@ -63,65 +63,67 @@ def differentiate(
     """
     starts = [output for output in outputs if output is not None]
     start_tangents = [tangent for tangent in tangents if tangent is not None]
-    leaves = [source for source in sources if source is not None]
-    gradients = iter(call_boundary(lambda: _gradients_of(recorder, starts, leaves, start_tangents)))
+    ends = [source for source in sources if source is not None]
+    gradients = iter(call_boundary(lambda: _gradients_of(recorder, starts, ends, start_tangents)))
     return [None if source is None else next(gradients) for source in sources]
 
 
 def _gradients_of(
-    recorder: Recorder, outputs: list[Any], leaves: list[Any], tangents: list[Any]
+    recorder: Recorder, outputs: list[Any], sources: list[Any], tangents: list[Any]
 ) -> list[Any]:
-    """Return one gradient per leaf, from its edge or a former one; None for no gradient."""
-    if not leaves:
+    """Return one gradient per source, of a leaf also from a former edge; None for no gradient."""
+    if not sources:
         return []
     reset = [event.tensor for event in recorder.events.of(EventKind.NEW_EDGE)]
-    former = _former_edges(outputs, leaves, reset) if reset else []
+    former = _former_edges(outputs, sources, reset) if reset else []
     gradients = list(
         torch.autograd.grad(
             outputs,
-            [*leaves, *(GradientEdge(node, 0) for _, node in former)],
+            [*sources, *(GradientEdge(node, 0) for _, node in former)],
             tangents,
             retain_graph=True,
             create_graph=any(tangent.requires_grad for tangent in tangents),
             allow_unused=True,
         )
     )
-    gradients, of_former = gradients[: len(leaves)], gradients[len(leaves) :]
+    gradients, of_former = gradients[: len(sources)], gradients[len(sources) :]
     with_gradient = {
-        id(leaf) for leaf, gradient in zip(leaves, gradients, strict=True) if gradient is not None
+        id(source) for source, gradient in zip(sources, gradients, strict=True) if gradient is not None
     }
     for leaf in reset:
         if id(leaf) in with_gradient:
             recorder.note(EventKind.GRADIENT_AT_NEW_EDGE, leaf)
-    in_callers_graph = _nodes_behind_arguments(leaves, gradients) if former else frozenset()
+    in_callers_graph = _nodes_behind_arguments(sources, gradients) if former else frozenset()
     for (index, node), gradient in zip(former, of_former, strict=True):
         # the caller's graph leads to the leaf as well, with the sizes that it had
-        other_sizes = node in in_callers_graph and node._input_metadata[0].shape != leaves[index].shape
-        if id(leaves[index]) in with_gradient and (gradient is not None or other_sizes):
+        other_sizes = node in in_callers_graph and node._input_metadata[0].shape != sources[index].shape
+        if id(sources[index]) in with_gradient and (gradient is not None or other_sizes):
             raise unsupported("set-between-uses-of-leaf", recorder.span)
         if gradient is not None:
             gradients[index] = gradient if gradients[index] is None else gradients[index] + gradient
     return gradients
 
 
-def _nodes_behind_arguments(leaves: list[Any], gradients: list[Any]) -> frozenset[Any]:
+def _nodes_behind_arguments(sources: list[Any], gradients: list[Any]) -> frozenset[Any]:
     """Return the nodes of the caller's autograd graph behind non-leaf arguments that receive a gradient."""
-    pairs = zip(leaves, gradients, strict=True)
-    ends = [leaf.node for leaf, gradient in pairs if isinstance(leaf, GradientEdge) and gradient is not None]
+    pairs = zip(sources, gradients, strict=True)
+    ends = [
+        source.node for source, gradient in pairs if isinstance(source, GradientEdge) and gradient is not None
+    ]
     return frozenset(autograd_nodes(ends))
 
 
-def _former_edges(outputs: list[Any], leaves: list[Any], reset: list[Any]) -> list[tuple[int, Any]]:
+def _former_edges(outputs: list[Any], sources: list[Any], reset: list[Any]) -> list[tuple[int, Any]]:
     """Return the autograd nodes that collect the gradient of a leaf after `set_`, with the leaf's index."""
     position = {
-        id(leaf): index for index, leaf in enumerate(leaves) if any(leaf is tensor for tensor in reset)
+        id(source): index for index, source in enumerate(sources) if any(source is tensor for tensor in reset)
     }
     former_nodes: dict[int, list[Any]] = {}
     for node in autograd_nodes(output.grad_fn for output in outputs):
         index = position.get(id(getattr(node, "variable", None)))
         if index is not None:
             former_nodes.setdefault(index, []).append(node)
-    current = {index: _current_node(leaves[index]) for index in former_nodes}
+    current = {index: _current_node(sources[index]) for index in former_nodes}
     return [
         (index, node) for index, nodes in former_nodes.items() for node in nodes if node is not current[index]
     ]

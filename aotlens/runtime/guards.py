@@ -121,12 +121,12 @@ class Guards:
                 self._checks.raise_if(
                     f"{name} is not {known}", "ValueError", message, f"type({name}).__name__"
                 )
-            elif held := plain_attributes(value):
-                actual = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
-                message = f"attributes of `{captured_input.slot.name}` are the constants {held!r}, got "
-                differs = f"{actual} != {held!r}"
-                if any(map(is_compared_by_repr, held.values())):
-                    differs = f"repr({actual}) != {repr(held)!r}"
+            elif attributes := plain_attributes(value):
+                actual = f"{{key: getattr({name}, key, None) for key in {tuple(attributes)!r}}}"
+                message = f"attributes of `{captured_input.slot.name}` are the constants {attributes!r}, got "
+                differs = f"{actual} != {attributes!r}"
+                if any(map(is_compared_by_repr, attributes.values())):
+                    differs = f"repr({actual}) != {repr(attributes)!r}"
                 other = f"type({name}).__qualname__ != {type(value).__qualname__!r} or {differs}"
                 self._checks.raise_if(other, "ValueError", message, actual)
 

@@ -216,11 +216,11 @@ def hold_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) 
     if not slots:
         return
     inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
-    held = [names.node(node) for slot in slots if (node := inputs[slot.index].node) is not None]
-    builder.add(f"ctx.now = ({', '.join(held)},)")
+    tensors = [names.node(node) for slot in slots if (node := inputs[slot.index].node) is not None]
+    builder.add(f"ctx.now = ({', '.join(tensors)},)")
     final_versions = [
         f"{name}._version + {_remaining_bumps(infos[slot.index])}" if slot.is_saved else "None"
-        for name, slot in zip(held, slots, strict=True)
+        for name, slot in zip(tensors, slots, strict=True)
     ]
     if any(slot.is_saved for slot in slots):
         builder.add(f"ctx.versions_left = ({', '.join(final_versions)},)")

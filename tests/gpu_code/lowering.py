@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
+from aotlens.codegen.gpu.child_processes import ChildFailure, ChildJob, run_in_children
 from aotlens.codegen.gpu.kernel_rows import NodeLocations, kernel_rows
 from aotlens.codegen.gpu.lowering import lower
 from aotlens.codegen.gpu.machine_code.triton_build import prepare
@@ -51,7 +51,7 @@ def rows_of(cases: dict[str, Case], note: Callable[[], Any] = lambda: None) -> d
 
     prepare()
     found = {}
-    for _, result in run_in_children(deque([Job("lowering", work, LIMIT_S)]), 1):
+    for _, result in run_in_children(deque([ChildJob("lowering", work, LIMIT_S)]), 1):
         assert not isinstance(result, ChildFailure), result.message
         name, graphs, noted = result
         wrappers = tuple(graph.source for graph in graphs)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
+from aotlens.codegen.gpu.child_processes import ChildFailure, ChildJob, run_in_children
 
 
 def _crash() -> list[int]:
@@ -34,11 +34,11 @@ def _some_then_crash() -> Iterator[int]:
     os._exit(3)
 
 
-def _job(name: str, work: Callable[[], Iterable[Any]], limit_s: float = 30.0) -> Job[Any]:
-    return Job(name, work, limit_s)
+def _job(name: str, work: Callable[[], Iterable[Any]], limit_s: float = 30.0) -> ChildJob[Any]:
+    return ChildJob(name, work, limit_s)
 
 
-def _all(*jobs: Job[Any], at_once: int) -> dict[str, list[Any]]:
+def _all(*jobs: ChildJob[Any], at_once: int) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {job.name: [] for job in jobs}
     for job, result in run_in_children(deque(jobs), at_once):
         found[job.name].append(result)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
-from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
+from aotlens.codegen.gpu.child_processes import ChildFailure, ChildJob, run_in_children
 from aotlens.codegen.gpu.lowering import lower
 from aotlens.codegen.gpu.machine_code.triton_build import prepare
 from aotlens.codegen.gpu.offline.context import offline_gpu
@@ -49,7 +49,7 @@ def _lowered(parts: Any, target: GpuTarget) -> tuple[LoweredGraph, ...]:
             yield from lower(parts, {})
 
     prepare()
-    graphs = [graph for _, graph in run_in_children(deque([Job("Inductor", work, 120.0)]), 1)]
+    graphs = [graph for _, graph in run_in_children(deque([ChildJob("Inductor", work, 120.0)]), 1)]
     assert not any(isinstance(graph, ChildFailure) for graph in graphs), graphs
     return tuple(graph for graph in graphs if isinstance(graph, LoweredGraph))
 

@@ -310,9 +310,9 @@ def _state_in(graph: fx.Graph, state: fx.Node) -> fx.Node:
     return placeholder
 
 
-def _with_metadata_of(made: fx.Node, source: fx.Node) -> fx.Node:
+def _with_metadata_of(node: fx.Node, source: fx.Node) -> fx.Node:
     """Copy a node's metadata, except for its value, to the node that replaces it."""
-    made.meta = {name: value for name, value in source.meta.items() if name != "val"}
-    if made.target is not operator.getitem:
-        made.meta["original_aten"] = made.target  # Inductor names kernels by it
-    return made
+    node.meta = {name: value for name, value in source.meta.items() if name != "val"}
+    if node.target is not operator.getitem:
+        node.meta["original_aten"] = node.target  # Inductor names kernels by it
+    return node

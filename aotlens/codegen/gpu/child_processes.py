@@ -37,7 +37,7 @@ class ChildFailure:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job(Generic[T]):
+class ChildJob(Generic[T]):
     """Work for one child process."""
 
     name: str
@@ -51,13 +51,13 @@ class Job(Generic[T]):
 class _Running:
     """A running child; mutable, since answers arrive over time."""
 
-    job: Job[Any]
+    job: ChildJob[Any]
     pid: int
     answers: Connection
     deadline: float
 
 
-def run_in_children(jobs: deque[Job[T]], at_once: int) -> Iterator[tuple[Job[T], T | ChildFailure]]:
+def run_in_children(jobs: deque[ChildJob[T]], at_once: int) -> Iterator[tuple[ChildJob[T], T | ChildFailure]]:
     """Yield each result with its job as it arrives; at most `at_once` jobs run at a time, in queue order.
 
     The caller may add jobs to the queue while it reads results.
@@ -74,7 +74,7 @@ def run_in_children(jobs: deque[Job[T]], at_once: int) -> Iterator[tuple[Job[T],
             _stop(child)
 
 
-def _start(job: Job[Any]) -> _Running:
+def _start(job: ChildJob[Any]) -> _Running:
     """Fork a child that does the job and sends its result through a pipe."""
     reading, writing = Pipe(duplex=False)
     parent = os.getpid()
@@ -88,7 +88,7 @@ def _start(job: Job[Any]) -> _Running:
     return _Running(job, pid, reading, time.monotonic() + job.limit_s)
 
 
-def _work(job: Job[Any], answers: Connection, parent: int) -> None:
+def _work(job: ChildJob[Any], answers: Connection, parent: int) -> None:
     """Run the child from start to exit."""
     status = 1
     try:
@@ -117,7 +117,7 @@ def _failure_message(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).partition(OPERANDS)[0] or traceback.format_exc()}"
 
 
-def _next_results(running: dict[Connection, _Running]) -> Iterator[tuple[Job[Any], Any]]:
+def _next_results(running: dict[Connection, _Running]) -> Iterator[tuple[ChildJob[Any], Any]]:
     """Wait for results, and yield those that have arrived."""
     now = time.monotonic()
     first = min(child.deadline for child in running.values())

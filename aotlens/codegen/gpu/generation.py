@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from aotlens.codegen.gpu.cache import GpuCache
-from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
+from aotlens.codegen.gpu.child_processes import ChildFailure, ChildJob, run_in_children
 from aotlens.codegen.gpu.launches import Launch
 from aotlens.codegen.gpu.lowering import lower
 from aotlens.codegen.gpu.machine_code.cubin import read_cubin
@@ -71,8 +71,8 @@ class _Generation:
         self._request = request
         self._cache = GpuCache(request.target)
         self._result = GpuCode()
-        self._jobs: deque[Job[Any]] = deque()
-        self._on_result: dict[Job[Any], OnResult] = {}
+        self._jobs: deque[ChildJob[Any]] = deque()
+        self._on_result: dict[ChildJob[Any], OnResult] = {}
         self._wanted = 0
         """Number of kernels known so far."""
 
@@ -83,7 +83,7 @@ class _Generation:
         known = self._cache.graphs(key)
         if known is None:
             work = self._offline(partial(lower, self._parts, self._request.config))
-            self._add(Job("Inductor", work, LOWERING_LIMIT_S), self._lowered)
+            self._add(ChildJob("Inductor", work, LOWERING_LIMIT_S), self._lowered)
         for graph in known or ():
             self._lowered(graph)
         self._work()
@@ -99,7 +99,7 @@ class _Generation:
         for job, result in run_in_children(self._jobs, cores()):
             self._on_result[job](result)
 
-    def _add(self, job: Job[Any], on_result: OnResult) -> None:
+    def _add(self, job: ChildJob[Any], on_result: OnResult) -> None:
         self._jobs.append(job)
         self._on_result[job] = on_result
 
@@ -124,7 +124,7 @@ class _Generation:
             self._built(source, known)
             return
         work = self._offline(partial(_one_kernel, source))
-        job = Job(f"Triton on `{source.name}`", work, self._request.kernel_limit_s)
+        job = ChildJob(f"Triton on `{source.name}`", work, self._request.kernel_limit_s)
         self._add(job, partial(self._compiled, source))
 
     def _build_choice(self, other: KernelSource, kernel: KernelKey, index: int) -> None:
@@ -142,7 +142,7 @@ class _Generation:
             choices[index] = known
             return
         work = self._offline(partial(_one_kernel, other))
-        self._add(Job(f"Triton on `{other.name}`", work, self._request.kernel_limit_s), store)
+        self._add(ChildJob(f"Triton on `{other.name}`", work, self._request.kernel_limit_s), store)
 
     def _compiled(self, source: KernelSource, built: BuiltKernel | ChildFailure) -> None:
         if isinstance(built, ChildFailure):
@@ -173,7 +173,7 @@ class _Generation:
         for batch in batches:
             announce_stage(f"machine code for {self._request.target.sm}: {len(batch)}")
             cubins = {name: self._result.kernels[key].cubin for name, key in batch.items()}
-            job = Job("the disassembler", partial(disassembled, cubins), self._request.kernel_limit_s)
+            job = ChildJob("the disassembler", partial(disassembled, cubins), self._request.kernel_limit_s)
             self._add(job, partial(self._disassembled, batch))
         self._work()
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.child_processes import ChildFailure, run_in_children
-from aotlens.codegen.gpu.child_processes import Job as ForkedJob
+from aotlens.codegen.gpu.child_processes import ChildFailure, ChildJob, run_in_children
 from aotlens.codegen.gpu.interpreter.process import interpreter
 from aotlens.codegen.gpu.interpreter.records import (
     MESSAGES,
@@ -121,7 +120,7 @@ class InterpretedGraphs:
         if self._lowered is None:
             prepare()
             announce_stage(f"code for {self.target.sm}")
-            job = ForkedJob("Inductor", self._lower, LOWERING_LIMIT_S)
+            job = ChildJob("Inductor", self._lower, LOWERING_LIMIT_S)
             graphs = []
             for _, result in run_in_children(deque([job]), 1):
                 if isinstance(result, ChildFailure):

@@ -76,8 +76,8 @@ def kernel_rows(
         )
         row = with_costs(row, call, target, locations.span)
         launch = launches[call.name]
-        made = sources[call.name].calls[launch : launch + 1] if call.name in sources else ()
-        is_example = any(source_launch.is_example for source_launch in made)
+        source_launches = sources[call.name].calls[launch : launch + 1] if call.name in sources else ()
+        is_example = any(source_launch.is_example for source_launch in source_launches)
         kernel = built.get((call.phase, call.name))
         yield with_built_code(row, kernel, launch, target, is_example=is_example) if kernel else row
         launches[call.name] += 1
@@ -117,7 +117,7 @@ def with_built_code(
 def _config(config: BuiltConfig, launch: int, target: GpuTarget) -> KernelConfig:
     architecture = target.architecture
     block = Block(config.warps * architecture.warp_size, config.registers, config.shared_bytes)
-    held = occupancy(architecture, block)
+    block_occupancy = occupancy(architecture, block)
     grid = config.grids[launch] if launch < len(config.grids) else None
     return KernelConfig(
         blocks=dict(config.values),
@@ -128,7 +128,7 @@ def _config(config: BuiltConfig, launch: int, target: GpuTarget) -> KernelConfig
         spill_bytes=config.spill_bytes,
         shared_bytes=config.shared_bytes,
         grid=grid,
-        occupancy=held.ratio,
-        limit=held.limit,
-        waves=waves(target, held, grid) if grid is not None else None,
+        occupancy=block_occupancy.ratio,
+        limit=block_occupancy.limit,
+        waves=waves(target, block_occupancy, grid) if grid is not None else None,
     )

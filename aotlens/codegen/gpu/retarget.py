@@ -82,9 +82,9 @@ def _replace_mask(graph: fx.Graph, node: Any) -> None:
     shape, dtype, device = like.meta["val"].shape, node.meta["val"].dtype, like.meta["val"].device
 
     def call(op: Any, *args: Any, **kwargs: Any) -> fx.Node:
-        made = graph.call_function(op, args, kwargs)
-        made.meta = {name: value for name, value in node.meta.items() if name != "val"}
-        return made
+        added = graph.call_function(op, args, kwargs)
+        added.meta = {name: value for name, value in node.meta.items() if name != "val"}
+        return added
 
     with graph.inserting_before(node):
         sizes = [

@@ -68,7 +68,7 @@ class _Unit:
         self._parts = parts
         self._request = request
         self._choices = choices
-        self._made: GpuCode | None = None
+        self._code: GpuCode | None = None
         self._layers: Layers | None = None
 
     @property
@@ -93,16 +93,16 @@ class _Unit:
 
     def kernels(self, program: Program, phase: Phase) -> tuple[Kernel, ...]:
         """Return the rows of one graph, in call order; none where it could not be lowered."""
-        made = self._generated()
-        graph = next((graph for graph in made.graphs if graph.phase == phase), None)
+        code = self._generated()
+        graph = next((graph for graph in code.graphs if graph.phase == phase), None)
         if graph is None:
             return ()
         if self._layers is None:
             self._layers = Layers(self._parts.joint.program)
         locations = NodeLocations.from_program(program, self._layers)
-        return tuple(kernel_rows(graph, made.kernels, locations, self._request.target))
+        return tuple(kernel_rows(graph, code.kernels, locations, self._request.target))
 
     def _generated(self) -> GpuCode:
-        if self._made is None:
-            self._made = generate_for_gpu(self._parts, replace(self._request, ran=self._choices()))
-        return self._made
+        if self._code is None:
+            self._code = generate_for_gpu(self._parts, replace(self._request, ran=self._choices()))
+        return self._code

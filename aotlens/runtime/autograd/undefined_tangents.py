@@ -76,35 +76,38 @@ class UndefinedTangents:
         if len(self._received) < 2 or self._lacks_partial:
             return {}, ()
         reasons, sites = dict[str, str](), list[Site | None]()
-        for slope in infinite_factors(self._backward):
-            affected = [tangent for tangent in self._received if slope.tangents & set(map(id, tangent.nodes))]
+        for factor in infinite_factors(self._backward):
+            affected = [
+                tangent for tangent in self._received if factor.tangents & set(map(id, tangent.nodes))
+            ]
             if len(affected) == len(self._received):  # inner tensors of one wrapper are defined together
                 continue
             results = ", ".join(f"`{tangent.name}`" for tangent in affected)
-            of_what = slope.node.origin.differentiates or slope.node.origin
+            of_what = factor.node.origin.differentiates or factor.node.origin
             reasons[_all_undefined(affected)] = (
                 f"zeros for an undefined tangent of {results} would be multiplied by a value that may be"
-                f" infinite, in the derivative of `{of_what.op or slope.node.target}`"
+                f" infinite, in the derivative of `{of_what.op or factor.node.target}`"
             )
-            sites.append(site_of(slope.node.origin))
+            sites.append(site_of(factor.node.origin))
         return reasons, tuple(site for site in sites if site is not None)
 
     def write_checks(self, wrappers: BackwardWrappers, count: int) -> Conditions:
         """Write the checks of a backward that returns `count` gradients."""
-        builder, several, fills = self._builder, len(self._received) > 1, self._materialises_zeros()
-        if len(self._received) == 1 and not fills:
+        builder, several = self._builder, len(self._received) > 1
+        materialises = self._materialises_zeros()
+        if len(self._received) == 1 and not materialises:
             self._write_all_undefined(count)
         conditions = self._defined_conditions()
         named = {
             condition: f"defined_{index}"
             for index, condition in enumerate(dict.fromkeys(conditions.values()))
         }
-        with builder.step("materialise zeros", self._reason(several, fills, conditions)):
-            if several and not fills:
+        with builder.step("materialise zeros", self._reason(several, materialises, conditions)):
+            if several and not materialises:
                 self._write_all_undefined(count)
             builder.add(*(f"{name} = {condition}" for condition, name in named.items()))
             for index, tangent in enumerate(self._tangents):
-                if tangent.nodes and (several or fills):
+                if tangent.nodes and (several or materialises):
                     wrappers.write_zeros(builder, tangent, index)
         return {key: named[condition] for key, condition in conditions.items()}
 
@@ -128,8 +131,8 @@ class UndefinedTangents:
     def _tangents_at(self, indices: Iterable[int]) -> list[TangentText]:
         return [self._differentiable[index] for index in sorted(indices)]
 
-    def _reason(self, several: bool, fills: bool, conditions: Conditions) -> str:
-        if fills and not several:
+    def _reason(self, several: bool, materialises: bool, conditions: Conditions) -> str:
+        if materialises and not several:
             return "a custom function materialises zeros for undefined tangents"
         slots = (out.slot for out in self._backward.outputs if isinstance(out.slot, GRADIENTS))
         names = dict.fromkeys(f"`{slot.name}`" for slot in slots if (type(slot), slot.index) in conditions)
@@ -248,13 +251,13 @@ class PartialBackward:
 
     def _make(self, defined: DefinedTangents) -> PartialBackwardGraph:
         if not self.records:
-            return self._by_backend(defined)
+            return self._from_full_backward(defined)
         try:
-            return self._by_recording(defined)
+            return self._from_recording(defined)
         except AotlensError as error:
             raise RuntimeError(no_partial_backward_error(self._parts, str(error))) from error
 
-    def _by_backend(self, defined: DefinedTangents) -> PartialBackwardGraph:
+    def _from_full_backward(self, defined: DefinedTangents) -> PartialBackwardGraph:
         """Return the part of the backward that the defined tangents need, compiled by the backend."""
         missing, defined_indices = set[int](), set[int]()
         for tangent, is_defined in zip(self._received, defined, strict=True):
@@ -272,7 +275,7 @@ class PartialBackward:
         run = runnable_graph(compile_other(program)) if compile_other else load_program(program, boxed=True)
         return PartialBackwardGraph(defined, run)
 
-    def _by_recording(self, defined: DefinedTangents) -> PartialBackwardGraph:
+    def _from_recording(self, defined: DefinedTangents) -> PartialBackwardGraph:
         """Return a backward recorded anew for the defined tangents, since user code depends on them."""
         gradients = partial_gradients(self._parts.joint, defined)
         slots = [out.slot for out in self._backward.outputs if isinstance(out.slot, GRADIENTS)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from aotlens.codegen.gpu.cache import GpuCache
-from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
+from aotlens.codegen.gpu.child_processes import ChildFailure, ChildJob, run_in_children
 from aotlens.codegen.gpu.cost_model.roofline import Work, floor
 from aotlens.codegen.gpu.kernel_rows import with_built_code
 from aotlens.codegen.gpu.launches import Launch
@@ -108,13 +108,13 @@ def _built(wanted: Mapping[_Key, _Wanted], request: GpuRequest) -> dict[_Key, Bu
     """Return each kernel, from the cache or compiled in a child process."""
     cache = GpuCache(request.target)
     built: dict[_Key, BuiltKernel] = {}
-    keys: dict[Job[BuiltKernel], _Key] = {}
+    keys: dict[ChildJob[BuiltKernel], _Key] = {}
     for key, each in wanted.items():
         cached = cache.kernel(each.source)
         if cached is not None:
             built[key] = cached
             continue
-        job = Job(f"Triton on `{key[1]}`", _work(each.source, request.target), request.kernel_limit_s)
+        job = ChildJob(f"Triton on `{key[1]}`", _work(each.source, request.target), request.kernel_limit_s)
         keys[job] = key
     if keys:
         prepare()

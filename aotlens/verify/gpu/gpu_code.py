@@ -15,7 +15,7 @@ from aotlens.capture.operators import aten
 from aotlens.codegen.gpu.interpreter.process import interpreter
 from aotlens.codegen.gpu.interpreter.records import (
     KernelFaultError,
-    Launch,
+    LaunchRecord,
     NotInterpretedError,
     RandomNumbersOfSeed,
 )
@@ -322,7 +322,7 @@ def culprit(graphs: InterpretedGraphs) -> str:
     return ""
 
 
-def _first_wrong(launch: Launch, expected: Mapping[int, tuple[str, Tensor]]) -> str:
+def _first_wrong(launch: LaunchRecord, expected: Mapping[int, tuple[str, Tensor]]) -> str:
     """Describe what a launch writes where torch computes another value; empty if all values agree."""
     for index, buffer in launch.buffers:
         node, value = expected.get(index, ("", None))

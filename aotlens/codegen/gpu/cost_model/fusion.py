@@ -168,8 +168,8 @@ def _row(graph: LoweredGraph, pair: NotFused, span_of: SpanOf) -> Unfused:
     largest = pair.buffers[0]
     value = read[largest].node
     code = _code(graph, pair, value)
-    made = _accesses(graph, pair.first, True).get(largest)
-    spans = [span_of(name) for name in (*(made.by if made is not None else ()), value)]
+    write = _accesses(graph, pair.first, True).get(largest)
+    spans = [span_of(name) for name in (*(write.by if write is not None else ()), value)]
     return Unfused(
         kernel=graph.calls[pair.first].name,
         call=pair.first,

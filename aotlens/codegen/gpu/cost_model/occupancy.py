@@ -52,13 +52,14 @@ def occupancy(architecture: Architecture, block: Block) -> Occupancy:
     }
     limit = min(fits, key=lambda name: fits[name])  # the first minimum
     blocks = fits[limit]
-    held = blocks * warps
-    return Occupancy(blocks, held, held / architecture.warps_per_multiprocessor, limit)
+    resident_warps = blocks * warps
+    return Occupancy(blocks, resident_warps, resident_warps / architecture.warps_per_multiprocessor, limit)
 
 
-def waves(target: GpuTarget, held: Occupancy, grid: tuple[int, ...]) -> float | None:
+def waves(target: GpuTarget, block_occupancy: Occupancy, grid: tuple[int, ...]) -> float | None:
     """Return how often the grid fills the GPU: below 1 it never does.  None where no block fits."""
-    return prod(grid) / (held.blocks * target.multiprocessors) if held.blocks else None
+    blocks = block_occupancy.blocks
+    return prod(grid) / (blocks * target.multiprocessors) if blocks else None
 
 
 def _by_warps(architecture: Architecture, block: Block, warps: int) -> int:

@@ -62,11 +62,12 @@ class Traffic:
         """Yield the accesses of a generated kernel, from the scheduler's nodes that it computes."""
         inputs, outputs = _arguments(kernel)
         real = self._graph.scheduler.mutation_real_name
-        made = {dep.name for node in members for dep in node.read_writes.writes}
+        # what the kernel itself writes counts once, as a write
+        own_writes = {dep.name for node in members for dep in node.read_writes.writes}
         reads: dict[str, _BufferAccess] = {}
         writes: dict[str, _BufferAccess] = {}
         for node in members:
-            read = [dep for dep in node.read_writes.reads if dep.name not in made]
+            read = [dep for dep in node.read_writes.reads if dep.name not in own_writes]
             for deps, by_buffer, live in ((read, reads, inputs), (node.read_writes.writes, writes, outputs)):
                 for dep in deps:
                     name = real.get(dep.name, dep.name)
@@ -191,8 +192,8 @@ class Traffic:
         if buffer in self._graph.graph_inputs:
             module = self._graph.module
             return next(iter(module.graph.find_nodes(op="placeholder", target=buffer)), None)
-        held = self._graph.try_get_buffer(buffer)
-        return None if held is None else held.get_origin_node()
+        value = self._graph.try_get_buffer(buffer)
+        return None if value is None else value.get_origin_node()
 
     def _extent(self, buffer: str) -> int:
         """Return the bytes from a buffer's first element to its last."""
@@ -246,8 +247,8 @@ def _arguments(kernel: Any) -> tuple[set[str], set[str]]:
     outputs = {name for name, inner in kernel.args.output_buffers.items() if isinstance(inner, str)}
     changed = {
         name
-        for held in kernel.args.inplace_buffers.values()
-        for name in getattr(held, "other_names", ())  # a removed buffer has none
+        for inplace_buffer in kernel.args.inplace_buffers.values()
+        for name in getattr(inplace_buffer, "other_names", ())  # a removed buffer has none
     }
     return inputs | changed, outputs | changed
 

@@ -21,10 +21,10 @@ from aotlens.codegen.gpu.interpreter.records import (
     Answer,
     Finding,
     Job,
-    Launched,
     LaunchLocation,
     OperatorCall,
     UserLaunch,
+    UserLaunchResult,
 )
 
 WORKER = "aotlens.codegen.gpu.interpreter.worker"
@@ -49,12 +49,12 @@ class Interpreter:
             (), {}, job.random_state, (), 0, {}, Finding("not interpreted", LaunchLocation(""), "", answer)
         )
 
-    def launch(self, launch: UserLaunch, limit_s: float = GRAPH_LIMIT_S) -> Launched:
+    def launch(self, launch: UserLaunch, limit_s: float = GRAPH_LIMIT_S) -> UserLaunchResult:
         """Launch a user's kernel; return what it writes, or a finding that says why nothing."""
-        answer: Launched | str = self._answer(packed(launch), limit_s)
+        answer: UserLaunchResult | str = self._answer(packed(launch), limit_s)
         if not isinstance(answer, str):
             return answer
-        return Launched({}, Finding("not interpreted", LaunchLocation(launch.kernel), "", answer))
+        return UserLaunchResult({}, Finding("not interpreted", LaunchLocation(launch.kernel), "", answer))
 
     def _answer(self, request: bytes, limit_s: float) -> Any:
         """Return the answer, or a sentence that says why there is none."""

@@ -72,7 +72,7 @@ class UserLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
+class UserLaunchResult:
     """The result of a user's launch."""
 
     written: Mapping[str, torch.Tensor]
@@ -81,7 +81,7 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchRecord:
     """A kernel launch that ran."""
 
     location: LaunchLocation
@@ -126,7 +126,7 @@ class Answer:
     written: Mapping[int, torch.Tensor]
     """All bytes of each changed storage, by the input's position."""
     random_state: torch.Tensor
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchRecord, ...]
     seeds: int
     """The number of seeds that the wrapper used."""
     random_numbers: Mapping[int, RandomNumbersOfSeed]

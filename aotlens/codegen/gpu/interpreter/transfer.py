@@ -54,15 +54,15 @@ def in_shared_memory(
             if storage._cdata not in copies:
                 copies[storage._cdata] = _copied_to(device, storage)
             layout = (value.storage_offset(), value.shape, value.stride())
-            made = torch.empty(0, dtype=value.dtype, device=device)
-            yield made.set_(copies[storage._cdata], *layout)
+            output = torch.empty(0, dtype=value.dtype, device=device)
+            yield output.set_(copies[storage._cdata], *layout)
 
 
 def _copied_to(device: torch.device, storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """Copy a storage to a device, within a tensor so that an emulated GPU tracks it."""
-    made = torch.empty(storage.nbytes(), dtype=torch.uint8, device=device)
-    made.copy_(torch.empty(0, dtype=torch.uint8).set_(storage))
-    return made.untyped_storage()
+    content = torch.empty(storage.nbytes(), dtype=torch.uint8, device=device)
+    content.copy_(torch.empty(0, dtype=torch.uint8).set_(storage))
+    return content.untyped_storage()
 
 
 def _view_of_input(value: ViewOfInput, inputs: list[Any]) -> torch.Tensor:

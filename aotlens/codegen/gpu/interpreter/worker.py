@@ -33,12 +33,12 @@ from aotlens.codegen.gpu.interpreter.random_numbers import RandomNumbers
 from aotlens.codegen.gpu.interpreter.records import (
     Answer,
     Job,
-    Launch,
-    Launched,
     LaunchLocation,
+    LaunchRecord,
     OperatorCall,
     OperatorOutput,
     UserLaunch,
+    UserLaunchResult,
     ViewOfInput,
 )
 from aotlens.codegen.gpu.interpreter.user_kernels import launch_user_kernel, user_kernel
@@ -91,7 +91,7 @@ class Worker:
         """Run one graph; an error is part of the answer."""
         self.random_numbers.start(job.seed)
         torch.set_rng_state(job.random_state)
-        launches: list[Launch] = []
+        launches: list[LaunchRecord] = []
         before = {index: storage.clone() for index, storage in _storages(job.inputs).items()}
         outputs: Any = ()
         finding, wrapper = None, ""
@@ -112,7 +112,7 @@ class Worker:
             finding=finding,
         )
 
-    def launch(self, launch: UserLaunch) -> Launched:
+    def launch(self, launch: UserLaunch) -> UserLaunchResult:
         """Run one of the user's kernels; an error is part of the answer."""
         tensors = {name: value for name, value in launch.arguments.items() if isinstance(value, torch.Tensor)}
         before = {name: value.untyped_storage().clone() for name, value in tensors.items()}
@@ -126,9 +126,9 @@ class Worker:
             finding = finding_of(LaunchError(LaunchLocation(launch.kernel), file, error), "")
         after = {name: bytes_of(value.untyped_storage()) for name, value in tensors.items()}
         changed = {name: now for name, now in after.items() if not torch.equal(now, bytes_of(before[name]))}
-        return Launched(changed, finding)
+        return UserLaunchResult(changed, finding)
 
-    def _load_module(self, job: Job, launches: list[Launch]) -> Any:
+    def _load_module(self, job: Job, launches: list[LaunchRecord]) -> Any:
         """Load the wrapper as a module for this job, with its kernels wrapped."""
         modules = interpreting_modules()
         called = {
@@ -163,7 +163,7 @@ class _WatchedKernel:
     kernel: Any
     job: Job
     occurrences: Counter[str]
-    launches: list[Launch]
+    launches: list[LaunchRecord]
     memory: Memory
 
     def run(self, *arguments: Any, **options: Any) -> None:
@@ -193,7 +193,7 @@ class _WatchedKernel:
         )
         blocks = tuple((key, value) for key, value in config.kwargs.items() if isinstance(value, int))
         programs = int(grid[0]) * int(grid[1]) * int(grid[2])
-        self.launches.append(Launch(location, programs, blocks, tuple(changed)))
+        self.launches.append(LaunchRecord(location, programs, blocks, tuple(changed)))
 
 
 def _storages(inputs: tuple[Any, ...]) -> dict[int, torch.UntypedStorage]:

@@ -48,10 +48,10 @@ def with_promised_layout(result: torch.Tensor, size: Any, stride: Any, operator:
 
 def uninitialised(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
     """Replace `empty_strided` on the GPU: fill with NaN, or the largest integer."""
-    made = torch.empty_strided(size, stride, dtype=dtype)
-    whole = torch.empty(0, dtype=dtype).set_(made.untyped_storage())
+    tensor = torch.empty_strided(size, stride, dtype=dtype)
+    whole = torch.empty(0, dtype=dtype).set_(tensor.untyped_storage())
     if dtype.is_floating_point or dtype.is_complex:
         whole.fill_(float("nan"))
     else:
         whole.fill_(True if dtype is torch.bool else torch.iinfo(dtype).max)
-    return made
+    return tensor

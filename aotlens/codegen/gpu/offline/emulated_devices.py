@@ -140,7 +140,7 @@ def interface_for(target: GpuTarget, real: type[Any]) -> type[Any]:
         "raise_if_triton_unavailable": lambda device=None: None,
     }
     methods = {name: staticmethod(answer) for name, answer in answers.items()}
-    return type("PretendedInterface", (real,), {"Worker": Worker, **methods})
+    return type("EmulatedInterface", (real,), {"Worker": Worker, **methods})
 
 
 class NullContext:
