@@ -48,8 +48,10 @@ def _check_subclass(diff: InputDiff) -> None:
 def _check_storage_swap(diff: InputDiff) -> None:
     span = span_of_writes(diff.mutations)
     if diff.input.is_view and diff.requires_grad and diff.input.version_bumps:
+        # eager regenerates the view's `grad_fn` with the geometry that it has on the new storage
         raise _error("storage-swap-of-mutated-view", diff, span)
     if diff.seen_by_autograd and diff.input.base is None and has_new_data(diff.input):
+        # `diff.value` is the data of the new storage, so nothing carries the new data of the former one
         raise _error("storage-swap-and-recorded-write", diff, span)
 
 

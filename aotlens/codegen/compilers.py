@@ -89,17 +89,17 @@ class Metadata:
 def code_of_compilers(parts: Partitioned, compilers: Compilers, keeps_mutations: bool) -> Generated:
     """Return the code of each graph; the backward is compiled at its first call, unless torch is configured
     otherwise."""
-    unit = _Unit(parts, keeps_mutations)
+    graphs = _CompilerGraphs(parts, keeps_mutations)
     saved = tuple(program_input.node for program_input in parts.saved_inputs)
     forward = forward_convention(parts.joint, parts.forward, saved)
     first = compilers.forward if parts.backward is not None else compilers.inference
-    code = GraphCode(parts.forward, lambda: unit.compile_first(forward, first))
+    code = GraphCode(parts.forward, lambda: graphs.compile_first(forward, first))
     if parts.backward is None:
         return Generated(code, None)
     backward = parts.backward
 
     def compile_backward(program: Program) -> Run:
-        return unit.compile_backward(program, compilers.backward)
+        return graphs.compile_backward(program, compilers.backward)
 
     return Generated(
         code,
@@ -112,7 +112,7 @@ def code_of_compilers(parts: Partitioned, compilers: Compilers, keeps_mutations:
     )
 
 
-class _Unit:
+class _CompilerGraphs:
     """The graphs of one function."""
 
     def __init__(self, parts: Partitioned, keeps_mutations: bool) -> None:

@@ -89,25 +89,25 @@ def _unwrapped(body: Callable[..., Any], args: Any, kwargs: dict[str, Any], hint
 
 def inductor_code(parts: Partitioned, config: Config, lazy: bool = True) -> Generated:
     """Compile the forward now, and the backward at its first call if it is lazy."""
-    return _graph_codes(_Unit(parts, config), parts, lazy)
+    return _graph_codes(_InductorGraphs(parts, config), parts, lazy)
 
 
-def _graph_codes(unit: "_Unit", parts: Partitioned, lazy: bool) -> Generated:
+def _graph_codes(graphs: "_InductorGraphs", parts: Partitioned, lazy: bool) -> Generated:
     phase = "forward" if parts.backward is not None else "inference"
-    forward = unit.code(parts.forward, phase, unit.compile_forward)
+    forward = graphs.code(parts.forward, phase, graphs.compile_forward)
     if parts.backward is None:
         return Generated(forward, None)
-    backward = unit.code(parts.backward, "backward", partial(unit.compile_backward, parts.backward))
+    backward = graphs.code(parts.backward, "backward", partial(graphs.compile_backward, parts.backward))
     donated = donated_positions(parts)
-    backward = replace(backward, compile_variant=unit.compile_backward, lazy=lazy, donated=donated)
+    backward = replace(backward, compile_variant=graphs.compile_backward, lazy=lazy, donated=donated)
     return Generated(forward, backward)
 
 
 def inductor_text(parts: Partitioned, config: Config) -> Generated:
     """Compile both graphs to text, for a standalone module."""
-    unit = _Unit(parts, config)
-    code = _graph_codes(unit, parts, lazy=False)
-    return Generated(unit.as_text(code.forward), unit.as_text(code.backward) if code.backward else None)
+    graphs = _InductorGraphs(parts, config)
+    code = _graph_codes(graphs, parts, lazy=False)
+    return Generated(graphs.as_text(code.forward), graphs.as_text(code.backward) if code.backward else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def inputs_that_end(parts: Partitioned, program: Program) -> tuple[int, ...]:
     )
 
 
-class _Unit:
+class _InductorGraphs:
     """Forward and backward of one target: the backward depends on the strides that the forward chose."""
 
     def __init__(self, parts: Partitioned, config: Config) -> None:

@@ -32,10 +32,10 @@ def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOption
     require_triton()
     target, config = find_target(options.gpu), dict(options.inductor_config)
     request = GpuRequest(target, config, options.gpu_texts, options.kernel_limit_s)
-    unit = _Unit(parts, request, partial(_local_choices, code, target.sm))
+    target_kernels = _TargetKernels(parts, request, partial(_local_choices, code, target.sm))
 
     def with_rows(graph: GraphCode | None, phase: Phase) -> Any:
-        return graph and replace(graph, gpu_kernels=partial(unit.kernels, graph.program, phase))
+        return graph and replace(graph, gpu_kernels=partial(target_kernels.kernels, graph.program, phase))
 
     forward = with_rows(code.forward, "forward" if parts.backward is not None else "inference")
     backward = with_rows(code.backward, "backward")
@@ -43,10 +43,10 @@ def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOption
         code,
         forward=forward,
         backward=backward,
-        gpu=unit.sm,
+        gpu=target_kernels.sm,
         gpu_name=target.name,
-        gpu_assumptions=unit.assumptions,
-        gpu_error=unit.error,
+        gpu_assumptions=target_kernels.assumptions,
+        gpu_error=target_kernels.error,
     )
 
 
@@ -61,7 +61,7 @@ def _local_choices(code: Generated, sm: str) -> Choices:
     return {(row.phase, row.name): row.ran for row in rows if row.ran is not None}
 
 
-class _Unit:
+class _TargetKernels:
     """Forward and backward of one target, generated once."""
 
     def __init__(self, parts: Partitioned, request: GpuRequest, choices: Callable[[], Choices]) -> None:
