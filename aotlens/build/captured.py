@@ -18,7 +18,7 @@ from aotlens.capture.subclasses import inner_tensor_at, inner_tensors, is_wrappe
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, is_higher_order
-from aotlens.ir.slots import UserOutput, inner_slot
+from aotlens.ir.slots import FreeTensor, SyntheticBase, UserOutput, inner_slot
 from aotlens.ir.symbols import is_data_dependent
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
 
@@ -70,46 +70,53 @@ def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | None]:
-    """Return autograd's own unused calls: aliases that it saves, and views that it repeats.
+    """Return the calls that only autograd makes: aliases that it saves, and views that it regenerates.
 
-    By position: the position of the call that such a view repeats, None for an alias and for a view that
-    repeats an argument.
+    By position: the position of the call that such a view repeats; None for an alias, and for a view that
+    repeats an argument or is one of an implicit input. The user may make the same calls, so one whose result
+    is read is none of autograd's.
     """
-    hidden = {id(base) for base in _hidden_bases(captured)}
-    first_index: dict[tuple[Any, ...], int] = {}
-    same: dict[int, int] = {}
-    unread: dict[int, int | None] = {}
-    for index, (func, args, _, result, _) in enumerate(calls):
-        kind = _kind(func)
-        if kind is Kind.DETACH:
-            unread[index] = None
-        elif kind is Kind.VIEW:
-            if id(args[0]) in hidden:
-                unread[index] = None
-                hidden.update(id(tensor) for tensor in tensors_in([result]))
-                continue
-            if func is aten.as_strided.default and _repeats_argument(captured, *args):
-                unread[index] = None
-                continue
-            source = same.get(id(args[0]), id(args[0]))
-            rest = (id(arg) if isinstance(arg, torch.Tensor) else str(arg) for arg in args[1:])
-            first = first_index.setdefault((func, source, *rest), index)
-            if first != index:
-                unread[index] = first
-                pairs = zip(tensors_in([result]), tensors_in([calls[first].result]), strict=True)
-                same |= {id(view): id(first_view) for view, first_view in pairs}
+    unread = _like_autograds(captured, calls)
     read = _identities(captured.outputs)
     for index, call in enumerate(calls):
         if index not in unread:
             read |= _identities((call.args, call.kwargs))
     for index in reversed(tuple(unread)):
         argument_ids = _identities((calls[index].args, calls[index].kwargs))
-        if not read.isdisjoint(
-            _identities([calls[index].result]) - argument_ids
-        ):  # a jagged tensor shares its offsets
+        # a jagged tensor shares its offsets with the argument, which is no read of the result
+        result_ids = _identities([calls[index].result]) - argument_ids
+        if not read.isdisjoint(result_ids):
             read |= argument_ids
             del unread[index]
     return unread
+
+
+def _like_autograds(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | None]:
+    """Return the calls that either autograd or the user makes, as `bookkeeping` does."""
+    on_implicit_input = {id(value) for value in _implicit_inputs(captured)}
+    first_index: dict[tuple[Any, ...], int] = {}
+    same: dict[int, int] = {}
+    candidates: dict[int, int | None] = {}
+    for index, (func, args, _, result, _) in enumerate(calls):
+        kind = _kind(func)
+        if kind is Kind.DETACH:
+            candidates[index] = None
+        elif kind is Kind.VIEW:
+            if id(args[0]) in on_implicit_input:
+                candidates[index] = None
+                on_implicit_input.update(id(tensor) for tensor in tensors_in([result]))
+                continue
+            if func is aten.as_strided.default and _repeats_argument(captured, *args):
+                candidates[index] = None
+                continue
+            source = same.get(id(args[0]), id(args[0]))
+            rest = (id(arg) if isinstance(arg, torch.Tensor) else str(arg) for arg in args[1:])
+            first = first_index.setdefault((func, source, *rest), index)
+            if first != index:
+                candidates[index] = first
+                pairs = zip(tensors_in([result]), tensors_in([calls[first].result]), strict=True)
+                same |= {id(view): id(first_view) for view, first_view in pairs}
+    return candidates
 
 
 def _repeats_argument(captured: Captured, source: Any, *geometry: Any) -> bool:
@@ -137,12 +144,20 @@ def _identities(values: Iterable[Any]) -> set[int]:
     return identities.union(id(inner) for wrapper in wrappers for _, inner in inner_tensors(wrapper))
 
 
-def _hidden_bases(captured: Captured) -> list[Any]:
-    """Return the bases of overlapping inputs that are no inputs themselves."""
-    return [base.argument for base in captured.inputs[len(captured.flat_inputs) :]]
+def _implicit_inputs(captured: Captured) -> list[Any]:
+    """Return the inputs that the user does not pass: free tensors, and synthetic bases.
+
+    Every view of a synthetic base is autograd's own; one of a free tensor may be, if nothing reads it.
+    """
+    return [
+        captured_input.argument
+        for captured_input in captured.inputs
+        if isinstance(captured_input.slot, (FreeTensor, SyntheticBase))
+    ]
 
 
 def _recorded_subgraphs(argument: Any, recorded: Any) -> Any:
+    """Return an argument of a higher-order operator with its functions replaced by recorded programs."""
     if isinstance(argument, Program):
         return argument
     if isinstance(recorded, Program):
@@ -215,7 +230,7 @@ class CallWriter:
         self._recording.origin = origin
         arguments = tuple(self._argument(arg) for arg in args)
         if is_higher_order(func):
-            arguments = self._with_bodies(call, arguments)
+            arguments = self._with_subgraphs(call, arguments)
         keywords = {key: self._argument(arg) for key, arg in kwargs.items()}
         if not is_operator(func) and isinstance(result, torch.Tensor):  # defined by this call
             self._node_by_id.pop(id(result), None)
@@ -230,7 +245,7 @@ class CallWriter:
             self._node_by_id[id(result)] = node
         self._name_results(node, result, value)
 
-    def _with_bodies(self, call: Call, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _with_subgraphs(self, call: Call, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments with recorded programs for the functions of a higher-order operator."""
         nodes = self._captured.recorded.nodes
         recorded = next((node for node in nodes if node.op is call.func and node.origin is call.origin), None)

@@ -81,7 +81,7 @@ class _Timeline:
                 for storage in _storages(storage_of.get(id(gone))):
                     storage.last = len(self.moments)
             if node.op is not None:
-                working = _body_bytes(node) if is_higher_order(node.op) else working_bytes(node)
+                working = _subgraph_bytes(node) if is_higher_order(node.op) else working_bytes(node)
                 self.moments.append(_Moment(node.name, node, phase, working))
 
     def live_bytes(self) -> list[int]:
@@ -113,13 +113,13 @@ class _Timeline:
         return self.make(node, value_bytes(val)) if isinstance(val, torch.Tensor) else None
 
 
-def _body_bytes(node: Node) -> int:
+def _subgraph_bytes(node: Node) -> int:
     """Return the bytes that a subgraph of a higher-order operator allocates beyond its results; the most of
     several."""
     most = 0
-    for body in node.subgraphs():
+    for subgraph in node.subgraphs():
         timeline = _Timeline()
-        timeline.play(body, "forward", {})
+        timeline.play(subgraph, "forward", {})
         most = max(most, *timeline.live_bytes(), 0)
     return max(0, most - value_bytes(node.val))
 

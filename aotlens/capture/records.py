@@ -311,7 +311,7 @@ class Captured:
 
     subject: Subject
     inputs: tuple[CapturedInput, ...]
-    """The flat inputs, then the synthetic bases that are not inputs themselves."""
+    """The flat inputs, the free tensors, then the synthetic bases that are not inputs themselves."""
     outputs: tuple[Any, ...]
     """The flat results of the user's function."""
     output_exits: Mapping[int, OutputExit]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from aotlens.diagnostics.findings import Check, Limits, finding_at
 from aotlens.diagnostics.rule import Rule
-from aotlens.model.report import Diagnostic, Span, Target, Verdict
+from aotlens.model.report import Diagnostic, Target, Verdict
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -57,24 +57,19 @@ def failing_backward(target: Target, limits: Limits) -> Iterator[Diagnostic]:
         yield finding_at(sites, target, "AL702", "warning", message)
 
 
-def mismatch(message: str, span: Span | None) -> Diagnostic:
-    """AL701: compiled and eager differ."""
-    return Diagnostic("AL701", "error", message, span)
-
-
 def with_verdict(target: Target, verdict: Verdict | None) -> Target:
     """Return the target with its comparison with eager; any outcome except `equal` is the first finding."""
     if verdict is None:
         return target
-    findings = finding_of(verdict, target)
+    findings = _findings(verdict, target)
     return replace(target, verified=verdict, diagnostics=(*findings, *target.diagnostics))
 
 
-def finding_of(verdict: Verdict, target: Target) -> tuple[Diagnostic, ...]:
+def _findings(verdict: Verdict, target: Target) -> tuple[Diagnostic, ...]:
     """AL701 for a difference, AL703 for a call that was not compared whole."""
     match verdict.outcome:
         case "differs":
-            return (mismatch(verdict.text, target.span),)
+            return (Diagnostic("AL701", "error", verdict.text, target.span),)
         case "not verified":
             return (Diagnostic("AL703", "warning", f"`{target.name}`: {verdict.headline}", target.span),)
         case _:

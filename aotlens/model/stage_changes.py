@@ -156,6 +156,7 @@ class Comparison:
         return self._old, self._new
 
     def difference(self) -> StageDifference:
+        """Return what is not paired, in the order of the new program; a removed node where it was."""
         new = [node for node in self._new.nodes if node.op != "output"]
         matched = set(self.partners.values())
         groups: dict[tuple[str, ...], list[StageNode]] = {}

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.diagnostics.correctness import mismatch
+from aotlens.diagnostics.correctness import with_verdict
 from aotlens.diagnostics.diagnose import diagnose
 from aotlens.diagnostics.failures import from_failure
 from aotlens.diagnostics.findings import MIB, Limits
 from aotlens.diagnostics.mutation import mutation_fixes
 from aotlens.model import Base, Diagnostic, Edit, Input, Mode, Output, Related, Site, Span, Target, Tensor
 from aotlens.model.failure import Failure
-from aotlens.model.source import Cost
+from aotlens.model.source import Cost, Verdict
 from tests.report.sample import inference_target, site, span, tensor, training_target
 
 WRITE = site("cache.mul_(0.9)", "aten.mul_.Tensor")
@@ -224,4 +224,6 @@ def test_failures_without_a_line(failure: Failure, code: str, severity: str) -> 
 
 
 def test_mismatch() -> None:
-    assert mismatch("out differs", None) == Diagnostic("AL701", "error", "out differs", None)
+    target = _target()
+    differs = with_verdict(target, Verdict("differs", "out differs"))
+    assert differs.diagnostics == (Diagnostic("AL701", "error", "out differs", target.span),)
