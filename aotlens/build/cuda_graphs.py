@@ -151,12 +151,12 @@ class _Finder:
         for node in program.nodes:
             fresh = self._data_symbols(node) - known
             known |= fresh
-            kind = self._written(node) if writes_input(node) else self._kind(node, bool(fresh))
+            kind = self._kind_of_write(node) if writes_input(node) else self._kind(node, bool(fresh))
             if kind is not None:
                 yield self._node_blocker(node, kind)
             if kind is None or node.target not in BRANCHES | LOOPS:
-                for body in node.subgraphs():
-                    yield from self._node_blockers(body)
+                for subgraph in node.subgraphs():
+                    yield from self._node_blockers(subgraph)
 
     def _node_blocker(self, node: Node, kind: BlockerKind) -> CudaGraphBlocker:
         if not writes_input(node):
@@ -178,7 +178,7 @@ class _Finder:
         return set() if environment is None else unbacked_symbols(environment)
 
     def _data_symbols(self, node: Node) -> set[Any]:
-        """Return the unbacked SymInts in its value."""
+        """Return the unbacked symbols in its value."""
         if not self._unbacked:
             return set()
         sizes = [size for tensor in _tensors(node) for size in tensor.shape]
@@ -199,18 +199,18 @@ class _Finder:
             else bool(symbolic_numbers_of(input_node.val))
         )
 
-    def _written(self, node: Node) -> BlockerKind | None:
-        """Return the blocker of a write to a tensor that has the same address on each call."""
+    def _kind_of_write(self, node: Node) -> BlockerKind | None:
+        """Return why a write to an input cannot be recorded; None if its address never changes."""
         program_input = self._inputs.get(id(node.args[0]))
         if program_input is None or stays_in_place(program_input.slot):
             return None
-        names = {slot.fqn for slot in self._static}
+        names = {slot.fqn for slot in self._parameters_and_buffers}
         if isinstance(program_input.slot, SavedInput) and program_input.slot.name in names:
             return None
         return "written_argument"
 
     @cached_property
-    def _static(self) -> tuple[Parameter | Buffer, ...]:
+    def _parameters_and_buffers(self) -> tuple[Parameter | Buffer, ...]:
         slots = (program_input.slot for program_input in self.parts.forward.inputs)
         return tuple(slot for slot in slots if isinstance(slot, (Parameter, Buffer)))
 
@@ -255,7 +255,8 @@ class _Finder:
         return all(map(self._copies, readers)) and all(result is not node for result in results)
 
     def _copies(self, node: Node) -> bool:
-        """Return True if its operands and its result are on different devices."""
+        """Return True if its operands and its result are on different devices; a 0-d operand may be on
+        either."""
         if not self.on_gpu or node.op is None:
             return False
         operand_devices = {

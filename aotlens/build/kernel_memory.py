@@ -101,7 +101,10 @@ def _packed_input(activation: Any, weight: Any) -> int:
 
 
 def _packed_weight(activation: Any, weight: Any, fills: bool = False) -> int:
-    """Return the bytes of a packed weight, its input channels in the input's blocks, or in whole ones."""
+    """Return the bytes of a packed weight, its input channels in the input's blocks.
+
+    `fills`: in whole blocks whatever the input's are, as for the gradient of the input.
+    """
     outer, inner = (number(size) for size in weight.shape[:2])
     filled = _filled(dense_bytes(weight), outer)
     if inner < number(activation.shape[1]):  # groups

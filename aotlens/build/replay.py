@@ -104,7 +104,9 @@ class _Player:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._replayed: dict[int, Any] = {}
+        """The new value by the identity of the old one."""
         self._storages: dict[int, Storage] = {}
+        """The new storage of each graph input by the identity of the old one."""
 
     def inputs(self, captured: Captured) -> tuple[ProgramInput, ...]:
         """Return new graph inputs; inputs that the graph does not take are views of their base."""

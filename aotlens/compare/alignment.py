@@ -40,7 +40,7 @@ def _inner(old: Sequence[Hashable], new: Sequence[Hashable]) -> Pairs:
 
 def _traces(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[dict[int, int]] | None:
     """Of each number of edits: how far one gets on each diagonal; None for too many edits."""
-    furthest = {1: 0}
+    furthest = {1: 0}  # so that the first step, without an edit, starts at 0 on diagonal 0
     traces: list[dict[int, int]] = []
     for edits in range(min(len(old) + len(new), _MOST_EDITS) + 1):
         traces.append(dict(furthest))
@@ -61,13 +61,23 @@ def _traces(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[dict[int, 
 def _step(furthest: dict[int, int], diagonal: int, edits: int) -> int:
     """Return the end of one edit on a diagonal: an insertion keeps the position in `old`, a removal advances
     it."""
-    below, above = furthest.get(diagonal - 1, -1), furthest.get(diagonal + 1, -1)
-    if diagonal == -edits or (diagonal != edits and below < above):
-        return above
-    return below + 1
+    if _is_insertion(furthest, diagonal, edits):
+        return furthest[diagonal + 1]
+    return furthest[diagonal - 1] + 1
+
+
+def _is_insertion(furthest: dict[int, int], diagonal: int, edits: int) -> bool:
+    """Return True if the last edit that leads furthest on a diagonal inserts an element, False for a removal.
+
+    Only an insertion leads to the lowest diagonal, and only a removal to the highest.
+    """
+    if diagonal in (-edits, edits):
+        return diagonal == -edits
+    return furthest[diagonal - 1] < furthest[diagonal + 1]
 
 
 def _walked_back(traces: list[dict[int, int]], old: Sequence[Hashable], new: Sequence[Hashable]) -> Pairs:
+    """Return the pairs on the way that `_traces` found, which is known from its end only."""
     pairs: Pairs = []
     old_index, new_index = len(old), len(new)
     for edits in range(len(traces) - 1, -1, -1):
@@ -76,10 +86,9 @@ def _walked_back(traces: list[dict[int, int]], old: Sequence[Hashable], new: Seq
         while old_index > start and new_index > start - diagonal:
             old_index, new_index = old_index - 1, new_index - 1
             pairs.append((old_index, new_index))
-        down = diagonal == -edits or (
-            diagonal != edits and traces[edits].get(diagonal - 1, -1) < traces[edits].get(diagonal + 1, -1)
-        )
-        if edits:
-            old_index, new_index = (old_index, new_index - 1) if down else (old_index - 1, new_index)
+        if edits and _is_insertion(traces[edits], diagonal, edits):
+            new_index -= 1
+        elif edits:
+            old_index -= 1
     pairs.reverse()
     return pairs

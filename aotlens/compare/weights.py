@@ -38,6 +38,7 @@ class Weights:
     """The time of its kernels on the requested GPU, predicted or measured; 0 without a GPU."""
 
     def minus(self, other: "Weights") -> "Weights":
+        """Return the differences, rounded: those of times are not exact."""
         rows = (getattr(self, row.name) - getattr(other, row.name) for row in fields(self))
         return Weights(*(round(row, 3) for row in rows))
 
@@ -95,6 +96,7 @@ def _time_us(cost: LineCost | PhaseCost) -> float:
 
 
 def total_weights(target: Target) -> Weights:
+    """Return the cost of a whole target, with what no line causes."""
     steps, partition = applied_steps(target), target.partition
     return Weights(
         saved_bytes=partition.saved_bytes if partition is not None else 0,
