@@ -42,7 +42,7 @@ def _step(change: StepChange) -> Iterator[str]:
     yield f"**Step memory**: {step_peak_text(change)}"
     yield ""
     if gpu := step_gpu_text(change):
-        yield f"{gpu}"
+        yield gpu
         yield ""
     for title, parts in (("kind", change.kinds), ("expression | line", change.lines)):
         if not parts:

@@ -82,6 +82,8 @@ def dynamo_tabs(dynamo: Dynamo, encoder: Encoder) -> list[object]:
 
 @dataclass(frozen=True, slots=True)
 class _Tabs:
+    """One method for each tab, which yields its blocks."""
+
     report: Report
     target: Target
     encoder: Encoder

@@ -14,8 +14,13 @@ from aotlens.model.spans import lines_text, location, own_first, texts
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.render.text.tradeoffs import tradeoff_lines
 from aotlens.view.fold import Fold, fold
-from aotlens.view.origins import own_choice_text
-from aotlens.view.partition.reasons import budget_text, certificate_text, overruled_text, reason_text
+from aotlens.view.partition.reasons import (
+    budget_text,
+    certificate_text,
+    overruled_text,
+    reason_text,
+    solver_choice_text,
+)
 from aotlens.view.partition.saved import (
     alive_anyway,
     owning,
@@ -48,8 +53,8 @@ def partition_lines(partition: Partition, page: Page) -> Iterator[Text]:
     yield heading("Saved for backward", note + _default_note(partition))
     if partition.budget is not None:
         yield from paragraph(budget_text(partition.budget), width, "  ")
-    if own := own_choice_text(partition):
-        yield from paragraph(own, width, "  ", "dim")
+    if solver_choice := solver_choice_text(partition):  # of a graph from a log
+        yield from paragraph(solver_choice, width, "  ", "dim")
     groups = saved_folds(owning(partition))
     large = _large(groups, partition.saved_bytes, page)[: page.most(SAVED_ROWS, FEW_SAVED)]
     shown = sorted(large, key=lambda group: own_first(group.first.span))

@@ -29,7 +29,7 @@ def memory_lines(memory: Memory, page: Page) -> Iterator[Text]:
     note = (
         f"{human_bytes(memory.peak_bytes)} at the peak: {node_in_phase(memory.peak_node, memory.peak_phase)}"
     )
-    if 0 < memory.forward_nodes < len(memory.curve):
+    if 0 < memory.forward_nodes < len(memory.curve):  # there is a backward
         note += f"; {human_bytes(memory.held_bytes)} between forward and backward"
     yield heading("Memory", note)
     if memory.fused:

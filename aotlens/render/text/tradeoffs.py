@@ -6,8 +6,8 @@ from rich.text import Text
 
 from aotlens.model.partition import Partition, WhatIf
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
-from aotlens.view.partition.frontier import FrontierRow, frontier_rows, own_choice_label
-from aotlens.view.partition.reasons import listed, named
+from aotlens.view.partition.frontier import FrontierRow, frontier_rows
+from aotlens.view.partition.reasons import listed, named, solver_choice_label
 from aotlens.view.quantities import change_text, counted, human_bytes, human_flops
 
 FRONTIER_ROWS = 8
@@ -47,11 +47,10 @@ def _ends(rows: Sequence[FrontierRow], choices: int) -> str:
 
 
 def what_if_lines(answer: WhatIf, partition: Partition, width: int) -> Iterator[Text]:
-    """Yield the totals after the change beside those before it."""
+    """Yield the totals after the change beside those before it; for a log, beside our solver's choice."""
     own = partition.own
-    yield heading(
-        "What if", answer.change if own is None else f"{answer.change}, compared with {own_choice_label(own)}"
-    )
+    compared = "" if own is None else f", compared with {solver_choice_label(own)}"
+    yield heading("What if", f"{answer.change}{compared}")
     before, after = answer.before, answer.after
     rows = (
         ("saved", before.saved_bytes, after.saved_bytes, human_bytes),

@@ -6,7 +6,6 @@ Invariant: standard library only; the compiled choice is always among the rows, 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aotlens.model.partition import OwnChoice
 from aotlens.model.report import FrontierPoint, Partition
 
 
@@ -48,8 +47,3 @@ def _spread(points: Sequence[FrontierPoint], must: set[int], most: int) -> list[
 
 def _apart(first: FrontierPoint, second: FrontierPoint) -> int:
     return abs(first.saved_bytes - second.saved_bytes)
-
-
-def own_choice_label(own: OwnChoice) -> str:
-    """Return the label of the choice that a what-if of a log is compared with."""
-    return f"our solver's choice under {own.policy}, not torch's"

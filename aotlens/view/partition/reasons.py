@@ -5,14 +5,17 @@ Invariant: standard library only; a sentence names nodes by the user's expressio
 
 from collections.abc import Sequence
 
+from aotlens.model.partition import OwnChoice
 from aotlens.model.report import BudgetResult, Certificate, Partition, RecomputedValue, SavedValue, Span
 from aotlens.model.spans import text_of
 from aotlens.view.names import first_names, without_number
 from aotlens.view.partition.saved import value_name
-from aotlens.view.quantities import human_bytes, human_flops, percent
+from aotlens.view.quantities import counted, human_bytes, human_flops, percent
 from aotlens.view.shorten import shortened
 
 MOST_NAMES = 3
+MOST_DIFFERENT = 6
+"""Names of values that only our solver saves, or only torch."""
 LONGEST_EXPRESSION = 24
 """Characters of an expression within a sentence."""
 LONGEST_NAME = 40
@@ -111,3 +114,26 @@ def budget_text(budget: BudgetResult) -> str:
         return f"{met}, the least recomputation that fits ({budget.method})"
     above = f"at most {percent(budget.gap, 1)} above the least"
     return f"{met}, {above}, which is {human_flops(budget.bound_flops)} or more ({budget.method})"
+
+
+def solver_choice_text(partition: Partition) -> str:
+    """Return what our solver would save of a graph that torch partitioned; empty for a partition of ours."""
+    own = partition.own
+    if own is None:
+        return partition.own_note
+    solver = "our solver" if own.policy == "min-cut" else f"our solver with policy {own.policy}"
+    if not own.only_ours and not own.only_torchs:
+        return f"{solver} chooses the same: {human_bytes(own.saved_bytes)}"
+    differs = []
+    if own.only_torchs:
+        differs.append(f"not {first_names(own.only_torchs, MOST_DIFFERENT)}")
+    if own.only_ours:
+        differs.append(f"but {first_names(own.only_ours, MOST_DIFFERENT)}")
+    cost = f"{human_bytes(own.saved_bytes)} and recompute {human_flops(own.recompute_flops)}"
+    same = counted(len(own.same), "value")
+    return f"{solver} would save {cost}: {same} as torch, {', '.join(differs)}"
+
+
+def solver_choice_label(own: OwnChoice) -> str:
+    """Return the label of the choice that a what-if of a log is compared with."""
+    return f"our solver's choice under {own.policy}, not torch's"

@@ -6,8 +6,8 @@ from itertools import pairwise
 from math import log
 
 from aotlens.model.report import Partition, WhatIf
-from aotlens.view.partition.frontier import chosen_point, own_choice_label
-from aotlens.view.partition.reasons import budget_text, listed, named
+from aotlens.view.partition.frontier import chosen_point
+from aotlens.view.partition.reasons import budget_text, listed, named, solver_choice_label
 from aotlens.view.plots import plot
 from aotlens.view.quantities import change_text, counted, human_bytes, human_flops
 from aotlens.view.tabs.tables.rows import Line, Part
@@ -103,9 +103,9 @@ def work_scale(amounts: Sequence[int]) -> WorkScale:
 
 def what_if_lines(answer: WhatIf, partition: Partition) -> Iterator[Line]:
     """Yield the totals after the change, and the differences from the compiled choice; for a log, from our
-    own."""
+    solver's."""
     before, after, own = answer.before, answer.after, partition.own
-    beside = "" if own is None else f"  compared with {own_choice_label(own)}"
+    beside = "" if own is None else f"  compared with {solver_choice_label(own)}"
     yield Line((Part("what if  ", "dim"), Part(answer.change, "name"), Part(beside, "dim")))
     for title, old, new, write in (
         ("saved", before.saved_bytes, after.saved_bytes, human_bytes),
