@@ -58,7 +58,7 @@ def _graph(target: Target, stage: Stage, identifier: str) -> Json:
     return {
         "id": identifier,
         "nodes": nodes,
-        "groupNodeAttributes": {"": _whole(target, stage), **choices.by_layer()},
+        "groupNodeAttributes": {"": _graph_attributes(target, stage), **choices.by_layer()},
     }
 
 
@@ -79,7 +79,7 @@ class _Choices:
         return {group: {"saved for backward": human_bytes(size)} for group, size in size_bytes.items()}
 
 
-def _whole(target: Target, stage: Stage) -> dict[str, str]:
+def _graph_attributes(target: Target, stage: Stage) -> dict[str, str]:
     rows = {"target": target.qualname, "mode": target.mode, "stage": stage.name}
     if target.span is not None:
         rows["source"] = location(target.span)

@@ -25,6 +25,7 @@ def diagnostic_lines(diagnostic: Diagnostic, width: int) -> Iterator[Text]:
     head = [(f"{location(diagnostic.span)}: ", "bold")] if diagnostic.span else []
     label = Text.assemble(*head, (diagnostic.code, style), " ", (diagnostic.severity, style), ": ")
     first, *more = wrapped(label.plain + diagnostic.message, width, "    ") or [""]
+    # a narrow page may end within the label, which then has no colour
     yield label + Text(first[label.cell_len :]) if first.startswith(label.plain) else Text(first)
     yield from map(Text, more)
     if diagnostic.span:

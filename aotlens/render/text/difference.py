@@ -37,10 +37,11 @@ def difference_lines(change: ReportChange, width: int) -> Iterator[Text]:
             yield from _target_lines(target, width)
             yield Text()
     for word, style, targets in (("new", "green", change.added), ("gone", "red", change.removed)):
-        yield from (_whole(target, word, style) for target in targets)
+        yield from (_only_in_one(target, word, style) for target in targets)
 
 
-def _whole(target: Target, word: str, style: str) -> Text:
+def _only_in_one(target: Target, word: str, style: str) -> Text:
+    """Return the line for a target that one of the reports lacks."""
     return Text.assemble((target.qualname, "bold"), ": ", (word, style), f"  {target_summary(target)}")
 
 
@@ -78,7 +79,7 @@ def _target_lines(target: TargetChange, width: int) -> Iterator[Text]:
             yield Text()
             first, *rest = diagnostic_lines(finding, width)
             yield Text.assemble((f"{word} ", "bold"), first)
-            yield from rest if word == "new" else ()
+            yield from rest if word == "new" else ()  # of what is gone, the source is not what it was
 
 
 def _node_lines(nodes: Sequence[NodeChange], width: int) -> Iterator[Text]:

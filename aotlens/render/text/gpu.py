@@ -91,8 +91,9 @@ def _line_table(lines: tuple[LineCost, ...], whole: float, page: Page) -> Iterat
     where = f" in {shown_path(shown[0].span.file)}" if len(files) == 1 else ""
     yield heading("Costliest lines", f"{count}{where}; a kernel of several lines is divided among them")
     timed = "measured" if any(line.time_us is not None for line in lines) else ""
-    header = Row(("floor", "", timed, "read", "written", "FLOP", "fw", "bw", "line"), ("dim",) * 9)
     training = any(line.kernels_backward for line in lines)
+    backward = "bw" if training else ""
+    header = Row(("floor", "", timed, "read", "written", "FLOP", "fw", backward, "line"), ("dim",) * 9)
     rows = [
         Row(
             (
@@ -111,8 +112,6 @@ def _line_table(lines: tuple[LineCost, ...], whole: float, page: Page) -> Iterat
         )
         for line in shown
     ]
-    if not training:
-        header = Row((*header.cells[:7], "", header.cells[8]), header.styles)
     yield from table([header, *rows], page.width, frozenset(range(8)))
 
 

@@ -40,7 +40,9 @@ def rank_lines(ranks: Ranks, page: Page) -> Iterator[Text]:
 
 def _mismatches(ranks: Ranks, page: Page) -> Iterator[Text]:
     if ranks.mismatches:
-        yield heading("Different collectives", "these ranks wait for each other forever, or mix up their data")
+        yield heading(
+            "Different collectives", "these ranks wait for each other forever, or mix up their data"
+        )
     for mismatch in page.first(ranks.mismatches, FEW):
         yield from paragraph(mismatch_text(mismatch), page.width, "  ", "bold red")
         yield from _rank_locations(((mismatch.rank, mismatch.span), (mismatch.other, mismatch.other_span)))

@@ -113,7 +113,7 @@ def _why_lines(report: Report, page: Page) -> Iterator[Text]:
         return
     if not report.dynamo.functions and not report.dynamo.calls_in_eager:
         yield Text("Dynamo compiled nothing in the script's own process")
-        yield from _process_lines(report.dynamo, page)
+        yield from _unobserved_lines(report.dynamo, page)
         return
     yield Text.assemble(("aotlens: ", "bold"), (dynamo_summary(report.dynamo), "bold"))
     yield from fix_summary_lines(report.dynamo, page)
@@ -150,7 +150,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     yield from _recompilation_lines(dynamo, page)
     yield from _compiled_at_lines(dynamo, page)
     yield from _constant_lines(dynamo, page)
-    yield from _process_lines(dynamo, page)
+    yield from _unobserved_lines(dynamo, page)
     yield from _guard_lines(dynamo, page)
     yield from _time_lines(dynamo.compile_seconds, page)
 
@@ -214,7 +214,7 @@ def _constant_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
         yield from table(rows, page.width)
 
 
-def _process_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
+def _unobserved_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     """Yield the other processes, of which nothing is known."""
     if dynamo.processes:
         yield heading("Not observed", "processes that the script started")
