@@ -52,9 +52,9 @@ def _groups(server: Server, target: Target) -> Iterator[Result]:
 def _saved_rows(server: Server, partition: Partition, target: Target) -> Iterator[Result]:
     text_at = texts()
     folds = fold(owning(partition), lambda saved: layer_value_name(saved, text_at), same_layer)
-    for group in sorted(folds, key=lambda group: -sum(saved.bytes for saved in group.items))[:MOST_ROWS]:
+    for group in sorted(folds, key=lambda group: -total_bytes(group))[:MOST_ROWS]:
         saved = group.first
-        size = human_bytes(sum(saved.bytes for saved in group.items))
+        size = human_bytes(total_bytes(group))
         where = line_text(saved.span, target.file)
         yield _leaf(server, group.label, (size, group.times, where), reason_text(saved), saved.span)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from aotlens.model.spans import line_text, text_of, texts
 from aotlens.view.names import without_number
@@ -15,6 +15,16 @@ if TYPE_CHECKING:  # the first screen of the app loads without the report's reco
     from aotlens.model.report import LiveValue, Memory, Span
 
 Item = TypeVar("Item")
+
+
+class HasBytes(Protocol):
+    """A saved, recomputed or live value."""
+
+    @property
+    def bytes(self) -> int: ...
+
+
+Value = TypeVar("Value", bound=HasBytes)
 
 _LAYER = re.compile(r"(?<=[.\[])\d+")
 """The number of a layer in a name, as in `h.3.attn` and `layers[3].weight`."""
@@ -85,7 +95,8 @@ def alive_folds(memory: Memory) -> list[Fold[LiveValue]]:
     return sorted(folds, key=lambda group: -total_bytes(group))
 
 
-def total_bytes(group: Fold[LiveValue]) -> int:
+def total_bytes(group: Fold[Value]) -> int:
+    """Return the bytes of all items, which a folded row shows."""
     return sum(value.bytes for value in group.items)
 
 

@@ -131,7 +131,7 @@ def remedy_words(axis: ForecastAxis) -> str:
     """Return the smallest change that leaves the fewest compilations; empty where no change helps."""
     if not axis.remedies:
         return ""
-    best = axis.remedies[-1]
+    best = axis.remedies[-1]  # each leaves fewer than the one before
     return f"{best.text} reduces {counted(axis.compilations, 'compilation')} to {best.compilations}"
 
 

@@ -13,7 +13,7 @@ from aotlens.model.report import Partition, RecomputedValue, Region, SavedValue
 from aotlens.model.spans import lines_text, location, own_first, texts
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.render.text.tradeoffs import tradeoff_lines
-from aotlens.view.fold import Fold, fold
+from aotlens.view.fold import Fold, fold, total_bytes
 from aotlens.view.partition.reasons import (
     budget_text,
     certificate_text,
@@ -101,7 +101,7 @@ def _same_saved(value: SavedValue) -> Hashable:
 
 def _saved_row(group: Fold[SavedValue], page: Page) -> Row:
     first, width = group.first, page.width
-    cells = (human_bytes(_total(group)), _each(group), first.tensor.short(), group.label)
+    cells = (human_bytes(total_bytes(group)), _each(group), first.tensor.short(), group.label)
     home = first.span.file if first.span else page.home
     uses = [use.span for use in first.used_by if use.span]
     read = f"; read by the backward of {lines_text(uses, home)}" if uses else ""
@@ -131,7 +131,7 @@ def _recomputed_heading(partition: Partition) -> Text:
 def _recomputed_summary(values: tuple[RecomputedValue, ...], page: Page) -> Iterator[Text]:
     """Yield, for a short page, the largest recomputed values of all reasons."""
     folds = _by_size([value for value in values if value.bytes], _same_recomputed)
-    large = _large(folds, sum(map(_total, folds)), page)[: page.few(FEW_RECOMPUTED)]
+    large = _large(folds, sum(map(total_bytes, folds)), page)[: page.few(FEW_RECOMPUTED)]
     yield from table([_recomputed_row(entry, page.width) for entry in large], page.width, frozenset({0, 2}))
     yield from _cut(folds[len(large) :], page)
 
@@ -169,7 +169,7 @@ def _region_lines(regions: tuple[Region, ...], page: Page) -> Iterator[Text]:
 
 def _recomputed_row(entry: Fold[RecomputedValue], width: int) -> Row:
     work = human_flops(sum(value.flops for value in entry.items))
-    cells = (human_bytes(_total(entry)), _each(entry), work, entry.label)
+    cells = (human_bytes(total_bytes(entry)), _each(entry), work, entry.label)
     overruled = tuple(_overruled(entry.first, width))
     return Row(cells, ("yellow", "", "", "cyan"), overruled, clip=True)
 
@@ -183,11 +183,7 @@ def _by_size(values: Sequence[Value], same: Callable[[Value], Hashable]) -> list
     """Folds, the largest total first."""
     text_at = texts()
     folds = fold(values, lambda value: value_label(value, text_at), lambda value: (value.bytes, same(value)))
-    return sorted(folds, key=lambda group: -_total(group))
-
-
-def _total(group: Fold[Value]) -> int:
-    return sum(value.bytes for value in group.items)
+    return sorted(folds, key=lambda group: -total_bytes(group))
 
 
 def _each(group: Fold[Value]) -> str:
@@ -214,11 +210,11 @@ def _owner_text(value: SavedValue) -> str:
 
 def _large(folds: list[Fold[Value]], total: int, page: Page) -> list[Fold[Value]]:
     """Return the folds that are worth a row."""
-    return [group for group in folds if _total(group) >= page.least(total)]
+    return [group for group in folds if total_bytes(group) >= page.least(total)]
 
 
 def _cut(rest: list[Fold[Value]], page: Page) -> Iterator[Text]:
     if rest:
-        values, total = sum(len(group.items) for group in rest), sum(map(_total, rest))
+        values, total = sum(len(group.items) for group in rest), sum(map(total_bytes, rest))
         text = f"and {counted(values, 'smaller value')}, {human_bytes(total)} together"
         yield from paragraph(f"{text} ({page.rest})", page.width, "  ", "dim")

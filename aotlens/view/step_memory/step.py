@@ -17,7 +17,6 @@ from aotlens.view.step_memory.ranks import distribution_lines, ranks_words
 
 __all__ = [
     "FitRow",
-    "curve_text",
     "fit_lines",
     "gpu_lines",
     "gpu_words",

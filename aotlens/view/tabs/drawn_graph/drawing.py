@@ -137,6 +137,7 @@ class _Layout:
         return tuple(top + index * high for index in range(number))
 
     def middles(self, column: int) -> dict[str, int]:
+        """Return the row of each box in which its edges begin and end, by node."""
         half = self.box_height(column) // 2
         tops = self.tops(column)
         return {item.id: top + half for item, top in zip(self.columns[column], tops, strict=True)}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from aotlens.model.report import Memory, SavedValue, Target
 from aotlens.model.spans import line_text, texts
-from aotlens.view.fold import Fold, alive_folds, fold, lifetime
+from aotlens.view.fold import Fold, alive_folds, fold, lifetime, total_bytes
 from aotlens.view.partition.reasons import reason_text
 from aotlens.view.partition.saved import layer_value_name, owning, same_named, with_node
 from aotlens.view.plots import plot
@@ -40,10 +40,6 @@ def saved_lines(target: Target) -> Iterator[Line]:
         yield Line((Part(text, "dim"),), jump=Jump("saved"))
 
 
-def total_bytes(group: Fold[SavedValue]) -> int:
-    return sum(saved.bytes for saved in group.items)
-
-
 def fold_line(group: Fold[SavedValue], label: str, home: str | None) -> Line:
     first = group.first
     parts = (
@@ -61,7 +57,7 @@ def peak_link(memory: Memory) -> Link:
 
 
 def memory_plot(target: Target) -> Iterator[Line]:
-    """Live bytes at each node, forward then backward."""
+    """Yield the curve of live bytes, forward then backward, with the peak as its only label."""
     memory = target.memory
     if memory is None or len(memory.curve) < FEWEST_POINTS:
         return
@@ -85,9 +81,9 @@ def alive_lines(target: Target) -> Iterator[Line]:
     if target.memory is None:
         return
     for group in alive_folds(target.memory)[:MOST_ALIVE]:
-        first, size = group.first, sum(value.bytes for value in group.items)
+        first = group.first
         parts = (
-            Part(f"{human_bytes(size):>9}  ", "saved"),
+            Part(f"{human_bytes(total_bytes(group)):>9}  ", "saved"),
             Part(f"{group.label} {group.times}".strip(), "name"),
             Part(f"  {first.kind}, {lifetime(first, target.file)}", "dim"),
         )

@@ -46,8 +46,9 @@ class Overview:
     facts: tuple[Line, ...]
     """What was compiled, and its cost."""
     tight_facts: tuple[Line, ...]
-    """The same for little room, and what it leaves out."""
+    """The same for little room."""
     further_facts: tuple[Line, ...]
+    """What `tight_facts` leaves out."""
     changed: tuple[Line, ...]
     """The differences from the trace before."""
     saved: tuple[Line, ...]

@@ -37,7 +37,10 @@ class Names:
     folded: tuple[str, ...]
 
     def find(self, query: str) -> tuple[Named, ...]:
-        """Return the best matches of a query, the best first."""
+        """Return the best matches of a query, the best first.
+
+        Blanks are ignored, so that `up weight` finds `up.weight` by its letters in order.
+        """
         wanted = "".join(query.casefold().split())
         ranked: list[tuple[int, int, int]] = []
         for position, name in enumerate(self.folded):
