@@ -95,16 +95,12 @@ def _lacking(report: Report | None) -> tuple[Part, ...]:
         parts += [Part(COMPARED[worst], VERDICT_ROLES[worst]), Part(" · ", "dim")]
     if count := sum(record.is_loss for record in report.not_compiled):
         parts += [Part(f"{count} not compiled", "warning"), Part(" · ", "dim")]
-    if failed := failed_count(report):
-        parts += [Part(f"{failed} failed", "error"), Part(" · ", "dim")]
+    failures = failure_count(report)
     if report.incomplete is not None:
-        parts += [Part("incomplete", "error" if failure_count(report) else "warning"), Part(" · ", "dim")]
+        parts += [Part("incomplete", "error" if failures else "warning"), Part(" · ", "dim")]
+    elif failures:  # of examples and functions, in a script that did not fail itself
+        parts += [Part(f"{failures} failed", "error"), Part(" · ", "dim")]
     return tuple(parts)
-
-
-def failed_count(report: Report) -> int:
-    """Return how many examples and functions could not be traced, in a script that did not fail itself."""
-    return failure_count(report) if report.incomplete is None else 0
 
 
 def failure_count(report: Report) -> int:

@@ -227,6 +227,7 @@ def _draw_box(canvas: Canvas, box: Box) -> None:
 
 
 def _draw_row(canvas: Canvas, box: Box) -> None:
+    """Draw a box that has one row: its text without a border, then the edge up to the next column."""
     item, blank = box.item, 1 if box.left else 0
     name = f"● {item.name}" if box.column == 0 else item.name
     name += f" ({item.where.split(' ')[0]})" if item.across else ""

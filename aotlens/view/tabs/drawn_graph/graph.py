@@ -20,6 +20,9 @@ NODE_COLUMNS = (
     Column("line", widest=40, narrowest=4, align="right"),
 )
 
+PARTITIONED = ("joint", "forward", "backward")
+"""Stages whose nodes a partition saves or recomputes."""
+
 
 def all_stages(target: Target) -> tuple[Stage, ...]:
     """Return every stage with its nodes; a stage that changes nothing has the nodes of its parent."""
@@ -140,26 +143,8 @@ def title_line(node: StageNode, target: Target) -> Line:
 def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[Line]:
     """Yield the node in one line, its fate at the partition, its origin and reason."""
     yield title_line(node, target)
-    known = partition_index(target.partition)
-    for saved in known.saved.get(node.name, ()):
-        if index.stage.name in ("joint", "forward", "backward"):
-            parts = (Part("   saved  ", "saved"), Part(f"{human_bytes(saved.bytes)}, {reason_text(saved)}"))
-            yield Line(parts, jump=Jump("saved", f"saved:{saved.node}"), wrap=True)
-    for again in known.recomputed.get(node.name, ()):
-        if index.stage.name in ("joint", "forward", "backward"):
-            parts = (
-                Part("   recomputed  ", "accent"),
-                Part(f"instead of {human_bytes(again.bytes)}, {reason_text(again)}"),
-            )
-            yield Line(parts, jump=Jump("saved", f"recomputed:{again.node}"), wrap=True)
-            other = {"forward": "backward", "backward": "forward"}.get(index.stage.name)
-            if other is not None and again.in_forward:
-                counterpart = (
-                    Part("   counterpart  ", "dim"),
-                    Part(again.node, "name"),
-                    Part(f" in the {other}", "dim"),
-                )
-                yield Line(counterpart, jump=Jump("graphs", f"{other}/{again.node}"))
+    if index.stage.name in PARTITIONED:
+        yield from fate_lines(node.name, index.stage.name, partition_index(target.partition))
     if node.reason:
         yield Line((Part("   why  ", "dim"), Part(node.reason)), wrap=True)
     if node.from_ and index.stage.parent:
@@ -169,3 +154,24 @@ def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[L
     for outer in node.spans[1:4]:
         text = f"   called from {line_text(outer, target.file)}"
         yield Line((Part(text, "place"),), Link((outer,)))
+
+
+def fate_lines(name: str, stage: str, partition: PartitionIndex) -> Iterator[Line]:
+    """Yield why a node is saved or recomputed; one that both graphs run leads to its counterpart."""
+    for saved in partition.saved.get(name, ()):
+        parts = (Part("   saved  ", "saved"), Part(f"{human_bytes(saved.bytes)}, {reason_text(saved)}"))
+        yield Line(parts, jump=Jump("saved", f"saved:{saved.node}"), wrap=True)
+    other = {"forward": "backward", "backward": "forward"}.get(stage)
+    for again in partition.recomputed.get(name, ()):
+        parts = (
+            Part("   recomputed  ", "accent"),
+            Part(f"instead of {human_bytes(again.bytes)}, {reason_text(again)}"),
+        )
+        yield Line(parts, jump=Jump("saved", f"recomputed:{again.node}"), wrap=True)
+        if other is not None and again.in_forward:
+            counterpart = (
+                Part("   counterpart  ", "dim"),
+                Part(again.node, "name"),
+                Part(f" in the {other}", "dim"),
+            )
+            yield Line(counterpart, jump=Jump("graphs", f"{other}/{again.node}"))

@@ -36,7 +36,7 @@ class SourceText:
     def columns(self, span: Span, line: int) -> tuple[int, int]:
         """Return the part of a 1-based line that the span covers, as display columns."""
         if not 1 <= line <= len(self.raw):
-            return (0, 0)
+            return (0, 0)  # the file was shortened after the trace
         raw, shown = self.raw[line - 1], self.lines[line - 1]
         indent = len(shown) - len(shown.lstrip())
         start = display_column(raw, span.col) if line == span.line else indent
