@@ -122,7 +122,7 @@ class FileIndex:
     def spots_at(self, line: int, col: int) -> tuple[Spot, ...]:
         """Return the spots at a position, innermost first."""
         around = (spot for spot in self.by_line.get(line, ()) if contains(spot.span, line, col))
-        return tuple(sorted(around, key=_extent))
+        return tuple(sorted(around, key=lambda spot: spot.span.extent))
 
     def enclosing(self, line: int) -> tuple[Target, ...]:
         """Return the targets whose definition covers a line."""
@@ -194,11 +194,6 @@ def _findings(report: Report) -> Iterator[tuple[Target | None, Diagnostic]]:
     for target in report.targets:
         for finding in target.diagnostics:
             yield target, finding
-
-
-def _extent(spot: Spot) -> tuple[int, int]:
-    span = spot.span
-    return span.end_line - span.line, span.end_col - span.col
 
 
 def _spots(target: Target) -> Iterable[Spot]:

@@ -70,11 +70,11 @@ def build_region(region: Region, parts: Partitioned) -> rows.Region:
     )
 
 
-def _calls(body: Program, program: Program) -> list[Origin]:
+def _calls(subgraph: Program, program: Program) -> list[Origin]:
     """Return where a program, or a subgraph of it, calls this subgraph."""
-    origins = [node.origin for node in program.nodes if any(own is body for own in node.subgraphs())]
+    origins = [node.origin for node in program.nodes if any(own is subgraph for own in node.subgraphs())]
     for inner in program.subgraphs():
-        origins += _calls(body, inner)
+        origins += _calls(subgraph, inner)
     return origins
 
 

@@ -33,9 +33,9 @@ Kind = tuple[str, str]
 
 def value_guards(captured: Captured) -> Iterator[rows.Guard]:
     """One row per name that the user's code reads, in the order of the source."""
-    around = captured.reachable
+    reachable = captured.reachable
     values: dict[Kind, list[object]] = {}
-    for binding in around.bindings:
+    for binding in reachable.bindings:
         if isinstance(binding.value, PLAIN) and not _is_unread(binding):
             _note(values, (binding.kind_text, binding.name), binding.value)
     for captured_input in captured.flat_inputs:
@@ -49,7 +49,7 @@ def value_guards(captured: Captured) -> Iterator[rows.Guard]:
         return
     start = captured.subject.span
     own = (start.file, start.line) if start is not None else None
-    for kind, span in sorted(_reads(around.codes, values, own).items(), key=lambda item: _order(item[1])):
+    for kind, span in sorted(_reads(reachable.codes, values, own).items(), key=lambda item: _order(item[1])):
         text = text_of(span)
         if text:
             yield rows.Guard(_condition(text, values[kind]), BUILT_IN, span, (rows.Site(span, text),))

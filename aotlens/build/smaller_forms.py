@@ -40,7 +40,7 @@ def with_savings(
 
 class _Finder:
     def __init__(self, parts: Partitioned, checked: DeadValueCheck | None) -> None:
-        self._few = ValueRanges()
+        self._ranges = ValueRanges()
         self._widened: dict[int, Node | None] = {}
         by_numbers = dict.fromkeys(checked.dead if checked is not None else (), SAME_GRADIENTS)
         self._dead = by_numbers | statically_dead(parts)
@@ -49,7 +49,7 @@ class _Finder:
         nodes = parts.joint.program.nodes
         self._one_precision = len({node.val.dtype for node in nodes if _is_float(node)}) < 2
         for node in nodes:  # in order, so that no answer needs a long recursion
-            self._few.range_of(node)
+            self._ranges.range_of(node)
             if not self._one_precision:
                 self.widened(node)
             if node.op in CASTS:
@@ -65,14 +65,14 @@ class _Finder:
         return next((form for check in checks if (form := check(row, node)) is not None), None)
 
     def _as_dead(self, row: SavedValue, node: Node) -> Saving | None:
-        reason, numbers = self._dead.get(id(node)), self._few.range_of(node)
-        unknown = any(self._few.range_of(source) is None for source in node.inputs())
+        reason, numbers = self._dead.get(id(node)), self._ranges.range_of(node)
+        unknown = any(self._ranges.range_of(source) is None for source in node.inputs())
         if numbers is not None and len(numbers) == 1 and unknown:
             reason = f"it is always {next(iter(numbers)):g}"
         return Saving("dead", row.bytes, reason) if reason is not None else None
 
     def _as_mask(self, row: SavedValue, node: Node) -> Saving | None:
-        numbers, width = self._few.range_of(node), node.val.element_size()
+        numbers, width = self._ranges.range_of(node), node.val.element_size()
         if numbers is None or len(numbers) != 2 or width == 1 or self._is_from_random_mask(node):
             return None
         shown = " and ".join(f"{number:g}" for number in sorted(numbers))
@@ -83,12 +83,12 @@ class _Finder:
         """Return True if it is computed from a random mask, whose boolean form the engine has."""
         return any(
             source.op in RANDOM_MASKS
-            or (self._few.range_of(source) is not None and self._is_from_random_mask(source))
+            or (self._ranges.range_of(source) is not None and self._is_from_random_mask(source))
             for source in node.inputs()
         )
 
     def _as_copy(self, row: SavedValue, node: Node) -> Saving | None:
-        """Kept in both precisions."""
+        """Return the saving of a value of which a narrower copy is saved too."""
         for cast in self._casts.get(id(node), ()):
             if self._saved.get(id(cast)) and cast.val.is_floating_point() and _is_narrower(cast, node):
                 reason = f"its {short_dtype(cast.val.dtype)} copy is saved as well"

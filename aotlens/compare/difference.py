@@ -149,6 +149,7 @@ def _qualname(target: Target) -> object:
 
 
 def target_change(old: Target, new: Target) -> TargetChange:
+    """Return the changes of one target; nodes are paired first, since lines and saved values follow them."""
     lines = pair_lines(old, new)
     nodes, partners = _node_changes(old, new, lines)
     steps = [[step.name for step in applied_steps(target)] for target in (old, new)]

@@ -122,6 +122,8 @@ LineKey = tuple[Position | None, Position | None]
 
 @dataclass(frozen=True, slots=True)
 class _Side:
+    """The lines of one report, with their costs and graph breaks."""
+
     lines: Mapping[Position, Line]
     weights: Mapping[Hashable, Weights]
     breaks: Breaks

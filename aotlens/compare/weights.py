@@ -19,7 +19,7 @@ class Weights:
     """The cost of a target, or of one of its lines."""
 
     saved_bytes: int = 0
-    """Kept from forward to backward."""
+    """Saved by the forward for the backward."""
     peak_bytes: int = 0
     """Alive at the predicted peak."""
     forward_nodes: int = 0

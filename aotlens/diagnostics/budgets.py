@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aotlens.diagnostics.findings import Check
 from aotlens.diagnostics.rule import Rule
-from aotlens.diagnostics.step_memory import largest_lines
+from aotlens.diagnostics.step_memory import lines_at_peak
 from aotlens.model.dynamo import DynamoFunction
 from aotlens.model.fit import Fit
 from aotlens.model.report import Diagnostic, Related, Report, Span, Target
@@ -137,7 +137,7 @@ class Budget:
     """The limits of a target; None where the user set none."""
 
     max_saved_bytes: int | None = None
-    """Kept from forward to backward."""
+    """Saved by the forward for the backward."""
     max_peak_bytes: int | None = None
     """The predicted peak of forward and backward together."""
     max_wrapper_steps: int | None = None
@@ -235,7 +235,7 @@ def over_step_budget(fit: Fit, budget: Budget) -> Iterator[Diagnostic]:
         f"the step needs {_excess(fit.step_peak_bytes, limit, 'at its peak')} (step-peak); the peak is in the"
         f" {where}"
     )
-    yield Diagnostic("AL807", "error", message, fit.at.span, largest_lines(fit))
+    yield Diagnostic("AL807", "error", message, fit.at.span, lines_at_peak(fit))
 
 
 def not_checked(report: Report) -> Iterator[Diagnostic]:

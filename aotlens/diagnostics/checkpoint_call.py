@@ -90,11 +90,11 @@ class _Flow:
             if value.bytes and value.node in self.index_of
         }
         self.backward_spans = {node.name: node.spans for node in (backward.nodes if backward else ())}
-        self.changed = frozenset(site.span for entry in target.inputs for site in entry.sites)
+        self.mutating_spans = frozenset(site.span for entry in target.inputs for site in entry.sites)
 
     @cached_property
-    def made_by(self) -> dict[Span, list[int]]:
-        """Positions of the nodes that run within an expression."""
+    def nodes_within(self) -> dict[Span, list[int]]:
+        """Return by expression the positions of the nodes that run within it."""
         positions: dict[Span, list[int]] = {}
         for index, node in enumerate(self.nodes):
             for span in dict.fromkeys(node.spans):
@@ -126,7 +126,7 @@ class _Flow:
 
     def advice(self, span: Span) -> Advice | None:
         """Return the effect of a checkpoint around this call; None where the call must not run twice."""
-        inside = self.made_by[span]
+        inside = self.nodes_within[span]
         if any(self._is_unsafe(self.nodes[index]) for index in inside):
             return None
         runs = list(self._runs(span, inside))
@@ -144,7 +144,7 @@ class _Flow:
         return Advice(span, gone, total, max([total, *moments]))
 
     def _is_unsafe(self, node: StageNode) -> bool:
-        return node.target.startswith(UNSAFE) or any(span in self.changed for span in node.spans)
+        return node.target.startswith(UNSAFE) or any(span in self.mutating_spans for span in node.spans)
 
     def _runs(self, span: Span, inside: list[int]) -> Iterator[list[int]]:
         """Yield the nodes of each run of the call: by caller, then by repetition."""

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 
 from aotlens.diagnostics.checkpoint_call import Advice, checkpoint_candidates
 from aotlens.diagnostics.checkpoint_edit import checkpointed
-from aotlens.model.report import Edit, Fix, Span, Target
+from aotlens.model.report import Edit, Fix, Target
 
 __all__ = ["checkpoint_edits"]
 
@@ -20,7 +20,7 @@ def checkpoint_edits(target: Target, recomputed: Collection[str]) -> Fix | None:
     """
     chosen: list[Advice] = []
     fits = [advice for advice in checkpoint_candidates(target) if advice.no_longer_saved <= set(recomputed)]
-    for advice in sorted(fits, key=lambda fit: (-len(fit.no_longer_saved), _size(fit.span))):
+    for advice in sorted(fits, key=lambda fit: (-len(fit.no_longer_saved), fit.span.extent)):
         if advice.no_longer_saved and not any(_overlaps(advice, other) for other in chosen):
             chosen.append(advice)
     fixes = [fix for advice in sorted(chosen, key=_start) if (fix := checkpointed(advice)) is not None]
@@ -37,21 +37,8 @@ def _edits(fixes: list[Fix]) -> Iterator[Edit]:
 
 def _overlaps(advice: Advice, other: Advice) -> bool:
     """Return True if two calls recompute a common value, or one is inside the other."""
-    inner, outer = sorted((advice.span, other.span), key=_size)
-    return bool(advice.no_longer_saved & other.no_longer_saved) or _is_inside(inner, outer)
-
-
-def _is_inside(inner: Span, outer: Span) -> bool:
-    starts = (outer.line, outer.col) <= (inner.line, inner.col)
-    return (
-        inner.file == outer.file
-        and starts
-        and (inner.end_line, inner.end_col) <= (outer.end_line, outer.end_col)
-    )
-
-
-def _size(span: Span) -> tuple[int, int]:
-    return span.end_line - span.line, span.end_col - span.col
+    is_nested = advice.span.holds(other.span) or other.span.holds(advice.span)
+    return is_nested or bool(advice.no_longer_saved & other.no_longer_saved)
 
 
 def _start(advice: Advice) -> tuple[str, int, int]:

@@ -176,7 +176,7 @@ def _each(group: list[SavedValue]) -> str:
     return f" ({each_of(len(group), human_bytes(group[0].bytes))})" if alike else ""
 
 
-SPARES: dict[str, tuple[str, Severity]] = {
+SAVING_CODES: dict[str, tuple[str, Severity]] = {
     "copy": ("AL302", "information"),
     "precision": ("AL302", "information"),
     "mask": ("AL303", "information"),
@@ -191,7 +191,7 @@ def possible_savings(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     if partition is None:
         return
     least = max(limits.saving_bytes, limits.saving_share * partition.saved_bytes)
-    for kind, (code, severity) in SPARES.items():
+    for kind, (code, severity) in SAVING_CODES.items():
         values = tuple(value for value in partition.saved if value.saving and value.saving.kind == kind)
         for group in _by_span(values, _saving_bytes, least):
             yield _saving_finding(target, group, code, severity)

@@ -16,7 +16,7 @@ from aotlens.view.quantities import human_bytes, percent
 from aotlens.view.step_memory.lines import line_totals
 from aotlens.view.step_memory.step import gpu_words, peak_words
 
-__all__ = ["RULES", "largest_lines", "step_findings"]
+__all__ = ["RULES", "lines_at_peak", "step_findings"]
 
 MOST_RELATED = 3
 
@@ -63,7 +63,7 @@ def step_findings(fit: Fit, limits: Limits = Limits()) -> Iterator[Diagnostic]: 
     """AL307: the step does not fit the GPU.  AL308: one line holds a large part of its peak."""
     if fit.fits is not None and not fit.fits.ok:
         message = f"the step {gpu_words(fit.fits)}; {peak_words(fit)}"
-        yield Diagnostic("AL307", "error", message, fit.at.span, largest_lines(fit))
+        yield Diagnostic("AL307", "error", message, fit.at.span, lines_at_peak(fit))
     for row in fit.by_line:
         share = row.bytes / max(1, fit.step_peak_bytes)
         if row.kind not in _CHANGEABLE or row.span is None or row.bytes < limits.step_line_bytes:
@@ -77,7 +77,7 @@ def step_findings(fit: Fit, limits: Limits = Limits()) -> Iterator[Diagnostic]: 
             yield Diagnostic("AL308", "information", message, row.span, cost=cost)
 
 
-def largest_lines(fit: Fit) -> tuple[Related, ...]:
+def lines_at_peak(fit: Fit) -> tuple[Related, ...]:
     """Return the lines that hold most at the peak, each with its kinds together."""
     return tuple(
         Related(total.span, f"{human_bytes(total.bytes)} held at the peak")

@@ -19,6 +19,11 @@ class Span:
     end_line: int
     end_col: int
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How many lines and columns it covers: the widest of several spans has the largest."""
+        return self.end_line - self.line, self.end_col - self.col
+
     def holds(self, other: "Span") -> bool:
         """Return True if the other range is within this one."""
         begins = (self.line, self.col) <= (other.line, other.col)

@@ -56,7 +56,7 @@ def _text(span: Span, lines: Sequence[str]) -> str:
 
 
 def quoted(span: Span) -> str:
-    """Return the same for use within a sentence."""
+    """Return the source text of a span for use within a sentence, also where it cannot be read."""
     text = text_of(span)
     return f"`{text}`" if text else "this expression"
 

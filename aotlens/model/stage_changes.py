@@ -229,7 +229,7 @@ class Comparison:
         return node.reason or (f"made of {from_}" if from_ else "")
 
     def _rewired(self, groups: dict[tuple[str, ...], list[StageNode]]) -> Iterator[StageChange]:
-        """Kept operators that read another value than before."""
+        """Yield the operators of both stages that read another value than before."""
         stands_for = {new: {old} for new, old in self.partners.items()}
         for gone, nodes in groups.items():
             for node in nodes:

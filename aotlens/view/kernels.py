@@ -67,7 +67,7 @@ def line_costs(kernels: Iterable[Kernel]) -> tuple[LineCost, ...]:
         for share in kernel.shares:
             span = share.span
             line = lines.setdefault((span.file, span.line), _Line(span))
-            line.span = max(line.span, span, key=extent)
+            line.span = max(line.span, span, key=lambda other: other.extent)
             line.shares.append(share)
             line.times.append(_time_of(share, kernel))
             touched[id(line)] = line
@@ -91,11 +91,6 @@ def known_sum(times: Iterable[float | None]) -> float | None:
     """Return the sum; None where one of them is not known."""
     known = list(times)
     return None if None in known else sum(time for time in known if time is not None)
-
-
-def extent(span: Span) -> tuple[int, int]:
-    """Return how many lines and columns a span covers, to find the widest span of a line."""
-    return span.end_line - span.line, span.end_col - span.col
 
 
 def _cost(line: _Line) -> LineCost:

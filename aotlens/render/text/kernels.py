@@ -13,7 +13,6 @@ from aotlens.view.kernels import (
     LONGEST_NAME,
     SHORTEST_NAME,
     block_sizes_text,
-    extent,
     gpu_kernels,
     grid_text,
     is_for_gpu,
@@ -193,5 +192,5 @@ def _widest(spans: Iterable[Span]) -> list[Span]:
     lines: dict[tuple[str, int], Span] = {}
     for span in spans:
         known = lines.setdefault((span.file, span.line), span)
-        lines[span.file, span.line] = max(known, span, key=extent)
+        lines[span.file, span.line] = max(known, span, key=lambda other: other.extent)
     return list(lines.values())
