@@ -14,9 +14,9 @@ from lsprotocol import types
 from aotlens.diagnostics.attach_fixes import outcome_sentence
 from aotlens.errors import AotlensError, UserError
 from aotlens.model.failure import Failure
-from aotlens.model.files import described, same_capture
 from aotlens.model.report import Target
 from aotlens.model.source import Outcome
+from aotlens.view.functions import capture_name, same_capture
 from aotlens.view.verdicts import WORST_FIRST
 from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of
@@ -167,7 +167,7 @@ async def _standalone_text(server: Server, key: TraceKey, shown: Target) -> str:
         else []
     )
     reasons = [failure.message] if failure is not None else errors
-    raise UserError(reasons[0] if reasons else f"{described(shown)} no longer exists: retrace it")
+    raise UserError(reasons[0] if reasons else f"{capture_name(shown)} no longer exists: retrace it")
 
 
 def _write(file: Path, text: str) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from textual.app import App
 
 from aotlens.model import Target
-from aotlens.model.files import same_capture
 from aotlens.model.report import Fix, WhatIf
+from aotlens.view.functions import same_capture
 from aotlens.view.tabs.selection import (
     MARK,
     Offer,

@@ -28,7 +28,7 @@ from aotlens.view.cuda_graphs import (
     LOOPS,
     MASK_WRITES,
     OF_INPUTS,
-    REFUSED,
+    UNRECORDABLE,
     WAITING,
     WHY,
 )
@@ -36,7 +36,7 @@ from aotlens.view.cuda_graphs import (
 RANDOM_STATE = ("torch.random", "torch.cuda.random")
 """Modules whose functions read and set the RNG state of generators."""
 MASKS = (torch.bool, torch.uint8)
-VERDICTS: tuple[CudaGraphVerdict, ...] = ("recorded", "in_parts", "not_recorded")
+BEST_FIRST: tuple[CudaGraphVerdict, ...] = ("recorded", "in_parts", "not_recorded")
 """From the best to the worst."""
 
 
@@ -55,7 +55,7 @@ def cuda_graph_of(parts: Partitioned, steps: tuple[WrapperStep, ...], for_gpu: b
         blockers += phase_blockers
     first = next(iter(phases))
     blockers += _wrapper_blockers(steps, "forward" if first == "forward" else "inference")
-    return CudaGraph(max(phases.values(), key=VERDICTS.index), phases, tuple(blockers))
+    return CudaGraph(max(phases.values(), key=BEST_FIRST.index), phases, tuple(blockers))
 
 
 def _phases(parts: Partitioned) -> Iterator[tuple[Phase, Program]]:
@@ -225,7 +225,7 @@ class _Finder:
             (name in HOST_READS, "host_read"),
             (name in HOST_CHECKS, "host_check"),
             (name in WAITING, "waiting_kernel"),
-            (name in REFUSED or torch.Tag.cudagraph_unsafe in tags, "unsupported_operator"),
+            (name in UNRECORDABLE or torch.Tag.cudagraph_unsafe in tags, "unsupported_operator"),
             (name in MASK_WRITES and _writes_by_mask(node), "mask_write"),
             (brings_number, "data_size"),
             (any(tensor.layout is not torch.strided for tensor in _tensors(node)), "sparse"),

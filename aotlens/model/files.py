@@ -1,12 +1,12 @@
-"""Reports in files, and the capture of a report that an exported module was made of."""
+"""Reports in files."""
 
 from pathlib import Path
 
 from aotlens.errors import ReportError, UserError
 from aotlens.model.codec import loads
-from aotlens.model.report import Report, Target
+from aotlens.model.report import Report
 
-__all__ = ["described", "load_report", "same_capture"]
+__all__ = ["load_report"]
 
 
 def load_report(file: str | Path) -> Report:
@@ -19,17 +19,3 @@ def load_report(file: str | Path) -> Report:
         raise ReportError(f"{file} is not a report: {error.reason}") from error
     except ReportError as error:
         raise ReportError(f"{file}: {error.message}") from error
-
-
-def described(target: Target) -> str:
-    """Qualified name and the tensors that the user gives: `Block.forward(f32[8, 16])`."""
-    tensors = (
-        row.tensor.short() for row in target.inputs if row.tensor is not None and row.kind == "UserInput"
-    )
-    return f"{target.qualname}({', '.join(tensors)})"
-
-
-def same_capture(targets: tuple[Target, ...], shown: Target) -> Target | None:
-    """Return the same capture in another trace of the same script; None when it has none."""
-    alike = [target for target in targets if target.qualname == shown.qualname]
-    return next((target for target in alike if described(target) == described(shown)), None)

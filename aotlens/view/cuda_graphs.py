@@ -40,7 +40,7 @@ WHY: dict[BlockerKind, Why] = {
     "device_copy": Why(
         "splits",
         "it copies between CPU and GPU, and such a copy synchronises",
-        ("keep the value on the device that uses it"),
+        "keep the value on the device that uses it",
     ),
     "host_read": Why(
         "splits",
@@ -125,7 +125,7 @@ WAITING = frozenset(
 )
 """Operators that torch documents as synchronising the GPU with the CPU."""
 
-REFUSED = frozenset(
+UNRECORDABLE = frozenset(
     {
         "aten._fused_moving_avg_obs_fq_helper",
         "aten._fused_moving_avg_obs_fq_helper_functional",

@@ -1,4 +1,4 @@
-"""The targets of a script, grouped by the user's function.
+"""The targets of a script, grouped by the user's function; one capture of a function in two reports.
 
 Dynamo makes several graphs of a function that it cannot capture whole, and compiles each again for arguments
 of another kind. Invariant: standard library only, and every target is in exactly one function.
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from aotlens.model.report import Span, Target
-from aotlens.view.quantities import counted
+from aotlens.view.quantities import counted, signature
 
-__all__ = ["Function", "Graph", "by_function"]
+__all__ = ["Function", "Graph", "by_function", "capture_name", "same_capture"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +110,13 @@ def _function_key(target: Target, starts: dict[tuple[str, str], list[int]]) -> t
     lines = starts.get((target.function, target.span.file), [])
     above = bisect_right(lines, target.span.line)
     return target.function, target.span.file, lines[above - 1] if above else 0
+
+
+def capture_name(target: Target) -> str:
+    """Return the qualified name, and the tensors that the user passes: `Block.forward(f32[8, 16])`."""
+    return f"{target.qualname}{signature(target)}"
+
+
+def same_capture(targets: Iterable[Target], shown: Target) -> Target | None:
+    """Return the same capture in another trace of the same script; None when it has none."""
+    return next((target for target in targets if capture_name(target) == capture_name(shown)), None)

@@ -52,7 +52,7 @@ def human_ms(elapsed_ms: float) -> str:
 
 
 def human_seconds(elapsed_s: float) -> str:
-    """Return the same for a time in seconds."""
+    """Return a time in seconds as `human_ms` writes it."""
     return human_ms(1000 * elapsed_s)
 
 

@@ -8,9 +8,9 @@ from aotlens.cli.targets import TargetName, add_policy, add_target, policy_of
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.trace_target import trace_target
 from aotlens.errors import InternalError, TargetError, UserError
-from aotlens.model.files import described
 from aotlens.model.report import Target
 from aotlens.options import BACKENDS
+from aotlens.view.functions import capture_name
 from aotlens.worker.protocol import TraceOptions
 
 
@@ -68,6 +68,6 @@ def _single(targets: tuple[Target, ...], name: TargetName, capture: int | None) 
         return targets[capture - 1]
     if len(targets) == 1:
         return targets[0]
-    rows = "".join(f"\n  {number}  {described(target)}" for number, target in enumerate(targets, start=1))
+    rows = "".join(f"\n  {number}  {capture_name(target)}" for number, target in enumerate(targets, start=1))
     hint = "name one with SCRIPT::name, or choose by --capture N"
     raise TargetError(f"{name} has {len(targets)} captures, and a module contains one; {hint}:{rows}")

@@ -88,7 +88,7 @@ def terms_of(partition: Partition, nodes: Collection[str]) -> tuple[str, ...]:
 
 
 def change_of(partition: Partition, nodes: Collection[str]) -> str:
-    """Return the same as one what-if: `recompute:addmm_3,save:gelu`."""
+    """Return the overrides of `terms_of` as one what-if: `recompute:addmm_3,save:gelu`."""
     return ",".join(terms_of(partition, nodes))
 
 

@@ -1,4 +1,5 @@
-"""The memory of the step as lines and rows: kinds, lines and operators; the words are those of `view.fit`.
+"""The memory of the step as lines and rows: kinds, lines and operators; the words are those of
+`aotlens.view.step_memory`.
 
 Invariant: every line about an expression leads to it, and the rows of each table add up to the peak.
 """

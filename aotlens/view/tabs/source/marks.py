@@ -77,7 +77,7 @@ def launches(target: Target) -> Counter[tuple[str, int]]:
 
 
 def mark_text(mark: Mark) -> str:
-    """Return a line's marks in words: `keeps 3.1 MiB, 4 kernels, mutates, AL301`."""
+    """Return a line's marks in words: `saves 3.1 MiB, 4 kernels, mutates, AL301`."""
     parts = [f"saves {human_bytes(mark.saved_bytes)}"] if mark.saved_bytes else []
     parts += [counted(mark.kernels, "kernel")] if mark.kernels else []
     parts += ["mutates"] if mark.mutates else []

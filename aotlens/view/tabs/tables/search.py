@@ -16,7 +16,7 @@ from aotlens.view.tabs.tables.rows import Jump, in_order
 MOST = 40
 """Matches shown; more letters narrow the search."""
 
-DEAREST_FIRST = ("forward", "backward", "inference", "joint")
+STAGE_ORDER = ("forward", "backward", "inference", "joint")
 """Stages in which a node is looked for first."""
 
 
@@ -95,4 +95,4 @@ def node_names(target: Target) -> Iterator[Named]:
 
 
 def order(stage: Stage) -> int:
-    return DEAREST_FIRST.index(stage.name) if stage.name in DEAREST_FIRST else len(DEAREST_FIRST)
+    return STAGE_ORDER.index(stage.name) if stage.name in STAGE_ORDER else len(STAGE_ORDER)
