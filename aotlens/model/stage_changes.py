@@ -83,15 +83,15 @@ def compared(target: Target, before: str, after: str) -> "Comparison | None":
     for name, roots in roots_of_old.items():
         for root_name in roots:
             by_root.setdefault(root_name, []).append(name)
-    from_ = {name: _descendants(roots, by_root) for name, roots in roots_of_new.items()}
+    from_ = {name: _related(roots, by_root) for name, roots in roots_of_new.items()}
     return Comparison(old, new, from_)
 
 
-def _descendants(names: Sequence[str], heirs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return the heirs of some names, each once; most nodes come from one other."""
+def _related(names: Sequence[str], by_name: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return the nodes that a table has for some names, each once; most nodes come from one other."""
     if len(names) == 1:
-        return tuple(heirs.get(names[0], ()))
-    return tuple(dict.fromkeys(heir for name in names for heir in heirs.get(name, ())))
+        return tuple(by_name.get(names[0], ()))
+    return tuple(dict.fromkeys(related for name in names for related in by_name.get(name, ())))
 
 
 def _wrapper_difference(target: Target, stage: Stage, wrapper: Wrapper) -> StageDifference:
@@ -137,7 +137,7 @@ def _roots(target: Target, name: str, root: str) -> dict[str, tuple[str, ...]]:
     earlier = _roots(target, row.parent, root)
     if row.same_as is not None:
         return earlier
-    return {node.name: _descendants(node.from_, earlier) for node in stage.nodes}
+    return {node.name: _related(node.from_, earlier) for node in stage.nodes}
 
 
 class Comparison:
