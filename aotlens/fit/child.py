@@ -100,7 +100,7 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
     failure = end.failure
     if failure is not None:
         end = replace(end, failure=replace(failure, message=without_fake_option(failure.message)))
-    stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
+    stopped = end.incomplete
     if stopped is None and observers and (lines := watch.unknown_integers(observers[0])):
         stopped = _unknown_sizes(lines)
     fit = _fit(job, observers[0], collector) if observers else None

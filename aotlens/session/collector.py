@@ -71,9 +71,7 @@ class CompiledCallable:
     @property
     def _called(self) -> Any:
         """Return the Python function that a call runs."""
-        called = self.function
-        while isinstance(called, partial):
-            called = called.func
+        called = _without_partials(self.function)
         if isinstance(called, torch.nn.Module):
             called = getattr(type(called), "forward", None)  # that of a `ScriptModule` cannot be read
         elif not hasattr(called, "__code__") and not isinstance(called, BuiltinFunctionType):
@@ -84,9 +82,7 @@ class CompiledCallable:
     @property
     def name(self) -> str:
         """Return the name of the function, or of the module's class."""
-        function = self.function
-        while isinstance(function, partial):
-            function = function.func
+        function = _without_partials(self.function)
         return str(getattr(function, "__name__", type(function).__name__))
 
     @property
@@ -102,6 +98,13 @@ class CompiledCallable:
     def ran_compiled(self) -> bool:
         """Return True if a graph ran in one of the calls."""
         return self.calls > self.eager_calls + self.failed_calls
+
+
+def _without_partials(function: Any) -> Any:
+    """Return the function that a `functools.partial` calls, which has the user's name; others unchanged."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
 
 
 class Collector:

@@ -226,7 +226,7 @@ def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
         chosen = router.choose(model)
         if chosen is None:
             return model
-        if not isinstance(chosen, type):
+        if not isinstance(chosen, type):  # of a class, Dynamo compiles the calls of its instances
             router.collector.add_callable(chosen)
         install(BACKEND)
         importlib.import_module("torch._dynamo.eval_frame")

@@ -36,7 +36,7 @@ from aotlens.session.errors.unavailable import EMULATED_GPU
 from aotlens.session.policy_function import options_for_targets
 from aotlens.session.script.edited import load_edited
 from aotlens.session.script.source import Script, new_module, run_script
-from aotlens.session.script.targets import Call, Watch, example_calls, find_target, watch_definition
+from aotlens.session.script.targets import Call, Watch, example_calls, find_definition, watch_definition
 from aotlens.view.names import first_names
 from aotlens.worker.targets import StaticTarget, find_targets
 
@@ -64,7 +64,7 @@ def _compile(call: Call, options: CompileOptions) -> None:
 
 
 MOST_NAMES = 3
-"""Names in an error message."""
+"""The limit of names in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Plan:
     def from_script(cls, script: Script, qualname: str | None, only_examples: bool = False) -> "Plan":
         """Plan a script's run.  Raises SyntaxError, or TargetError if the script has no such name."""
         if qualname is not None:
-            target = find_target(script, qualname)
+            target = find_definition(script, qualname)
             if target.how == "example":
                 return cls(runs=False, examples=(target,))
             return cls(runs=True, examples=(), watched=target)
@@ -156,12 +156,16 @@ class Driver:
 
     @contextmanager
     def _emulation(self) -> Iterator[None]:
-        """Emulate the GPU and fake tensors; an error that leaves the block carries the GPU's name."""
+        """Emulate the GPU and fake tensors; an error that leaves the block carries the GPU's name.
+
+        Attention is recorded as that GPU's kernels, except where a compiler, such as Inductor, compiles the
+        graph for this machine's CPU too.
+        """
         gpu, backend = self._request.options.gpu, self._request.options.backend
-        for_another = backend == "eager" or isinstance(backend, Interpreted)
-        runs_here = not for_another or torch.cuda.is_available()
-        chosen = nullcontext() if gpu is None or runs_here else gpu_attention(gpu)
-        with emulating(gpu, self._request.fake), chosen:
+        compiles_for_cpu = backend != "eager" and not isinstance(backend, Interpreted)
+        as_here = gpu is None or compiles_for_cpu or torch.cuda.is_available()
+        attention = nullcontext() if as_here else gpu_attention(gpu)
+        with emulating(gpu, self._request.fake), attention:
             try:
                 yield
             except Exception as error:

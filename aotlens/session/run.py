@@ -43,6 +43,11 @@ class ScriptEnd:
     """The text passed to `sys.exit`; empty for a number."""
     failure: Failure | None = None
 
+    @property
+    def incomplete(self) -> str | None:
+        """Return why a report of the run may lack targets; None if the script ran to its end."""
+        return None if self.failure is None else f"the script failed: {self.failure.message}"
+
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
@@ -74,7 +79,6 @@ class ScriptRun:
         targets = tuple(map(with_verdict, self.targets, self.verdicts))
         eager = (record for record in self.not_compiled if not is_found_in_dynamo(record))
         findings = (*map(from_not_compiled, eager), *dynamo_findings(self.dynamo))
-        stopped = None if self.end.failure is None else f"the script failed: {self.end.failure.message}"
         versions = (torch.__version__, platform.python_version())
         return Report(
             *versions,
@@ -83,7 +87,7 @@ class ScriptRun:
             findings,
             self.not_compiled,
             dynamo=self.dynamo,
-            incomplete=stopped,
+            incomplete=self.end.incomplete,
         )
 
 

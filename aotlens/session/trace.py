@@ -106,10 +106,12 @@ def _main_failure(
 ) -> tuple[Failure | None, list[Failure], list[Diagnostic]]:
     """Return the failure of the whole trace, if any, those of single examples and graphs, and notes.
 
-    The answer has the traceback of the first; those of the others are added to the script's output.
+    The answer has the traceback of the first; those of the others are added to the script's output.  After a
+    capture `sys.exit(1)` is an ordinary end of the script; a read of a fake tensor's value is not, so a note
+    says where the trace ends.
     """
     notes = []
-    if targets and failure is not None and failure.kind in ("exit", "no-value"):  # after what was captured
+    if targets and failure is not None and failure.kind in ("exit", "no-value"):
         notes = [_note(failure)] if failure.kind == "no-value" else []
         failure = None
     if failure is None and failures and not targets:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["OnMismatch", "Verifier"]
 
 CALLS = 4
-"""The limit of calls per target that are compared until one of them is compared completely."""
+"""The limit of calls per target that are compared until one of them is compared completely: a call is not
+where eager raises, or where two runs of eager differ.
+"""
 NOT_CALLED = Verdict("not verified", "was compiled but not called, so there was no call to compare")
 
 ONE_RUN = (

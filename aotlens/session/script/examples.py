@@ -145,10 +145,14 @@ class _Maker:
         return tensor.requires_grad_(spec.grad)
 
     def _values(self, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
+        """Return values that are valid for nearly every operator.
+
+        Narrow types are rounded from 32 bits, because torch has no random numbers of 8-bit floats.
+        """
         if dtype.is_complex or dtype.is_floating_point:
-            base = torch.complex64 if dtype.is_complex else torch.float32
-            wide = dtype if dtype in (torch.float64, torch.complex128) else base
-            return torch.randn(shape, dtype=wide, generator=self.generator).to(dtype)
+            default = torch.complex64 if dtype.is_complex else torch.float32
+            generated = dtype if dtype in (torch.float64, torch.complex128) else default
+            return torch.randn(shape, dtype=generated, generator=self.generator).to(dtype)
         # 0 and 1 are valid as class labels, as token ids and as indices of nearly everything.
         return torch.randint(0, 2, shape, generator=self.generator).to(dtype)
 

@@ -23,7 +23,7 @@ from aotlens.session.script.source import Rewrite, Script
 from aotlens.torch_api.operators import pytree
 from aotlens.worker.targets import StaticTarget, find_targets
 
-__all__ = ["Call", "Watch", "example_calls", "find_target", "resolve", "watch_definition"]
+__all__ = ["Call", "Watch", "example_calls", "find_definition", "resolve", "watch_definition"]
 
 _MARK = "__aotlens_watch__"
 
@@ -39,7 +39,7 @@ class Call:
     dynamic: bool = False
 
 
-def find_target(script: Script, qualname: str) -> StaticTarget:
+def find_definition(script: Script, qualname: str) -> StaticTarget:
     """Return the definition of that name; raises TargetError that lists the known names."""
     definitions = [target for target in find_targets(script.source, script.path) if target.kind != "call"]
     for target in definitions:

@@ -86,12 +86,17 @@ class FixTrials:
         return replace(result, runs=self.runs)
 
     def _attempt(self, texts: Mapping[str, str]) -> Attempt:
+        """Run the script with an edit; `find_fixes` calls it for each edit that it tries."""
         ran = self._run(texts)
         if ran is None:
             return Attempt(None, "the script takes far longer with it")
         return self._compared(ran)
 
     def _compared(self, ran: TrialRun) -> Attempt:
+        """Compare a run with eager: an edit fails if it ends, computes or prints something else.
+
+        What the unedited compiled script prints or computes otherwise than eager is no fault of the edit.
+        """
         eager = self._eager
         assert eager is not None
         if (ran.exit_code, bool(ran.failure)) != (eager.exit_code, bool(eager.failure)):

@@ -48,7 +48,6 @@ def _observed(job: WhyJob) -> tuple[ScriptEnd, Report]:
             run_script(loaded, module, job.argv)
 
     end = run_to_end(script, job.path)
-    stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
     save_keys(job.path, log.listener.caches.known)
     calls = of_calls_in_eager(collector, log)
     records = losses(collector, log, calls)
@@ -67,7 +66,10 @@ def _observed(job: WhyJob) -> tuple[ScriptEnd, Report]:
         *dynamo_findings(dynamo),
     )
     versions = (torch.__version__, platform.python_version())
-    return end, Report(*versions, f"why {job.path}", (), findings, records, dynamo=dynamo, incomplete=stopped)
+    report = Report(
+        *versions, f"why {job.path}", (), findings, records, dynamo=dynamo, incomplete=end.incomplete
+    )
+    return end, report
 
 
 if __name__ == "__main__":

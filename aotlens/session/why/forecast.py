@@ -42,10 +42,10 @@ def forecast_script(
             raise TargetError(_nothing_varies(probe))
 
     end = run_to_end(work, path)
-    stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
     dynamo = Dynamo(forecasts=tuple(probe.forecasts)) if probe.forecasts else None
     versions = (torch.__version__, platform.python_version())
-    return end, Report(*versions, f"why {path}", (), (), (), dynamo=dynamo, incomplete=stopped)
+    report = Report(*versions, f"why {path}", (), (), (), dynamo=dynamo, incomplete=end.incomplete)
+    return end, report
 
 
 def _with_examples(script: Script) -> list[StaticTarget]:
