@@ -91,13 +91,13 @@ def tested_advice(job: "FitJob", fit: Fit, goal: "Goal") -> "tuple[Advised, Mapp
     files = [row.span.file for row in fit.by_line if row.span is not None and is_users_own(row.span.file)]
     texts = read_texts((job.path, *files))
 
-    def tell(line: str) -> None:
+    def say_progress(line: str) -> None:
         say(f"aotlens: testing edits: {line}")
 
     with trials(job) as runs:
-        advised = advise(runs, texts, fit, goal, tell)
+        advised = advise(runs, texts, fit, goal, say_progress)
         if runs.runs:
-            tell(f"{counted(runs.runs, 'run')} of the script")
+            say_progress(f"{counted(runs.runs, 'run')} of the script")
     for title, reason in advised.rejected:
         say(f"aotlens: not advised: {title}: {reason}")
     return advised, texts

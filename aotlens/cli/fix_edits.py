@@ -32,11 +32,11 @@ def try_fixes(
         say("aotlens: no fixes are tried, because the script fails")
         return report, None
 
-    def tell(line: str) -> None:
+    def say_progress(line: str) -> None:
         say(f"aotlens: trying fixes: {line}")
 
     seconds = time.time() - started
-    result = fix_trials.try_fixes(arguments.script, arguments.argv, report.dynamo, seconds, tell)
+    result = fix_trials.try_fixes(arguments.script, arguments.argv, report.dynamo, seconds, say_progress)
     if not result.is_complete:
         say("aotlens: not all fixes were tried: the script takes too long")
     return with_fixes(report, result.fixes, result.together), result

@@ -43,8 +43,8 @@ def add_map(parser: argparse.ArgumentParser) -> None:
     )
 
 
-OPTIONS_OF_TRACES = frozenset({"gpu_texts", "repeat_limit_s", "kernel_limit_s"})
-"""Fields of `TraceOptions` for time limits and languages, which have no effect on a saved report."""
+HARMLESS_OPTIONS = frozenset({"gpu_texts", "repeat_limit_s", "kernel_limit_s"})
+"""Fields of `TraceOptions` for time limits and languages: without effect on a saved report, so allowed."""
 OPTIONS_OF_LOGS = frozenset({"policy", "what_if", "gpu"})
 """Fields that our solver uses on the joint graph of a log, and the GPU that its kernels are compiled for."""
 
@@ -68,16 +68,16 @@ def saved_report(
     """
     is_log = is_trace_path(target.path)
     default = TraceOptions()
-    shown = OPTIONS_OF_TRACES | OPTIONS_OF_LOGS if is_log else OPTIONS_OF_TRACES
-    changed = [
+    allowed = HARMLESS_OPTIONS | OPTIONS_OF_LOGS if is_log else HARMLESS_OPTIONS
+    rejected = [
         f"--{entry.name.replace('_', '-')}"
         for entry in fields(options)
-        if entry.name not in shown and getattr(options, entry.name) != getattr(default, entry.name)
+        if entry.name not in allowed and getattr(options, entry.name) != getattr(default, entry.name)
     ]
-    if changed or argv:
+    if rejected or argv:
         kind = "log" if is_log else "report"
         raise UserError(
-            f"{target.path} is a {kind}, which is only shown: {', '.join([*changed, *argv])} needs a script"
+            f"{target.path} is a {kind}, which is only shown: {', '.join([*rejected, *argv])} needs a script"
             " to trace"
         )
     if is_log:

@@ -279,7 +279,8 @@ class _Server:
         if self._closing:
             return _cancelled(job, f"the client was closed before the trace of {job.path} ended")
         if -code in _FROM_OUTSIDE:
-            message = f"the tracing process was {_how_it_ended(code)} by another process; retrace"
+            cause = "most likely for want of memory" if code == -signal.SIGKILL else "by another process"
+            message = f"the tracing process was {_how_it_ended(code)}, {cause}; retrace"
             return Failure("killed", message, file=job.path, exit_code=3)
         what = "ended" if self.hello is not None else "could not start"
         last = next((line for line in reversed(self._stderr) if line.strip()), "it left no message")
@@ -292,10 +293,9 @@ def _how_it_ended(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     try:
-        name = signal.Signals(-code).name
+        return f"killed by {signal.Signals(-code).name}"
     except ValueError:
-        name = f"signal {-code}"
-    return f"killed by {name}{', most likely for want of memory' if name == 'SIGKILL' else ''}"
+        return f"killed by signal {-code}"
 
 
 def _cancelled(job: Job, message: str) -> Failure:

@@ -165,7 +165,7 @@ class Server(Requests):
         return pid
 
     def _release(self) -> None:
-        """End the held process."""
+        """End the held process, also one that no longer answers."""
         held, self._held = self._held, None
         if held is not None:
             held.control.close()
@@ -195,7 +195,7 @@ class Server(Requests):
                 self._selector.unregister(pipe.fd)
             elif pipe is job.result:
                 self._take_results(job)
-            elif pipe is job.dump and job.kill_at is not None and job.stopped is not None:
+            elif pipe is job.dump and job.kill_at is not None and job.stopped is not None:  # its stack
                 job.kill_at = time.monotonic() + _DUMP_QUIET_S
 
         return read

@@ -8,7 +8,7 @@ Every function, method and class is listed with the span of its name; `how` says
     "example"     has an example, in a comment above it or by the `aotlens.example` decorator
     "definition"  nothing yet: it can be traced by name (`SCRIPT::qualname`) if the script's run calls it
 
-`torch.compile(...)` calls on something that is no plain name are listed too, with an empty qualname.
+Calls of `torch.compile(...)` and `module.compile()` are listed too, with an empty qualname.
 """
 
 import ast
@@ -36,7 +36,7 @@ class StaticTarget:
     """A location in the script where something can be traced."""
 
     qualname: str
-    """The name in `SCRIPT::qualname`; empty for a compile call whose argument is not a plain name."""
+    """The name in `SCRIPT::qualname`; empty for a compile call."""
     kind: Kind
     how: How
     span: Span

@@ -65,8 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.jobs < 1:
-        raise UserError(f"--jobs takes a number above 0, got {arguments.jobs}")
     overrides = _Overrides(arguments)
     _check_script_arguments(arguments)
     argv = tuple(arguments.argv)

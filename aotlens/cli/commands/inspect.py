@@ -117,10 +117,32 @@ def run(arguments: argparse.Namespace) -> int:
         check_stage(arguments.stage)
     check_gpu(arguments.gpu)
     selection = kernel_selection(arguments)
-    options = TraceOptions(
+    if arguments.watch:
+        target = arguments.target
+        if not is_trace_path(target.path):
+            raise UserError(
+                f"{target.path} is not a log, and --watch follows logs; `aotlens tui --watch` takes a script"
+            )
+        print_watched(target.path, target.qualname, arguments.mappings)
+        return 0
+    traced = _traced(arguments, _trace_options(arguments, str(policy), selection))
+    if traced.report is not None and traced.report.incomplete is not None and arguments.format != "text":
+        say(f"aotlens: incomplete: {traced.report.incomplete}")
+    if traced.report is not None:
+        _show(traced.report, arguments, selection)
+    if traced.failure is not None:
+        failure = traced.failure
+        return show_failure(failure.message, failure.traceback, failure.exit_code)
+    return 1 if traced.report is not None and _has_errors(traced.report) else 0
+
+
+def _trace_options(
+    arguments: argparse.Namespace, policy: str, selection: KernelSelection
+) -> TraceOptions:
+    return TraceOptions(
         backend=arguments.backend,
         dynamic=arguments.dynamic,
-        policy=str(policy),
+        policy=policy,
         to_end=arguments.to_end,
         repeat_limit_s=arguments.repeat_limit,
         gpu=arguments.gpu,
@@ -132,30 +154,17 @@ def run(arguments: argparse.Namespace) -> int:
         what_if=tuple(arguments.what_if),
         dead_values=arguments.dead_values,
     )
-    if arguments.watch:
-        target = arguments.target
-        if not is_trace_path(target.path):
-            raise UserError(
-                f"{target.path} is not a log, and --watch follows logs; `aotlens tui --watch` takes a script"
-            )
-        print_watched(target.path, target.qualname, arguments.mappings)
-        return 0
+
+
+def _traced(arguments: argparse.Namespace, options: TraceOptions) -> Traced:
+    """Read the saved report or the log that TARGET names, or trace the script."""
     if is_report(arguments.target):
         limits = None if arguments.full else first_look()
         report = saved_report(arguments.target, arguments.argv, options, arguments.mappings, limits)
-        traced = Traced(report, None, stopped=False)
-    else:
-        traced = trace_target(
-            arguments.target, arguments.argv, options, arguments.time_limit or TIME_LIMIT_S, arguments.fresh
-        )
-    if traced.report is not None and traced.report.incomplete is not None and arguments.format != "text":
-        say(f"aotlens: incomplete: {traced.report.incomplete}")
-    if traced.report is not None:
-        _show(traced.report, arguments, selection)
-    if traced.failure is not None:
-        failure = traced.failure
-        return show_failure(failure.message, failure.traceback, failure.exit_code)
-    return 1 if traced.report is not None and _has_errors(traced.report) else 0
+        return Traced(report, None, stopped=False)
+    return trace_target(
+        arguments.target, arguments.argv, options, arguments.time_limit or TIME_LIMIT_S, arguments.fresh
+    )
 
 
 def _has_errors(report: Report) -> bool:

@@ -105,13 +105,11 @@ def run(arguments: argparse.Namespace) -> int:
     _show(report, arguments)
     if arguments.fix:
         write_fixes(result, arguments, started)
-    exceeded = list(_over_budget(report, arguments.script))
-    for finding in exceeded:
-        say(f"aotlens: {finding.code}: {finding.message}")
+    exceeds_budget = _say_over_budget(report, arguments.script)
     if observed.failure is not None:
         failure = observed.failure
         show_failure(failure.message, failure.traceback, failure.exit_code)
-    return observed.exit_code or int(bool(exceeded))
+    return observed.exit_code or int(exceeds_budget)
 
 
 def _run_on_trace(arguments: argparse.Namespace) -> int:
@@ -129,12 +127,15 @@ def _run_on_trace(arguments: argparse.Namespace) -> int:
     log = TargetName.parse(arguments.script)
     report = report_of_trace(log.path, log.qualname, arguments.mappings, limits=first_look())
     _show(report, arguments)
-    exceeded = list(_over_budget(report, log.path))
+    return int(_say_over_budget(report, log.path))
+
+
+def _say_over_budget(report: Report, script: str) -> bool:
+    """Print the functions that exceed their limits; return True if there is one."""
+    exceeded = list(_over_budget(report, script))
     for finding in exceeded:
         say(f"aotlens: {finding.code}: {finding.message}")
-    return int(bool(exceeded))
-
-
+    return bool(exceeded)
 def _over_budget(report: Report, script: str) -> Iterator[Diagnostic]:
     """Yield functions that exceed the limits of the pyproject.toml next to the script."""
     from aotlens.check.settings import settings_for

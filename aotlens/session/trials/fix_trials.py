@@ -149,10 +149,10 @@ class ChildRunner:
     argv: tuple[str, ...]
     folder: str
     limit_s: float
-    tell: Callable[[str], None]
+    say: Callable[[str], None]
 
     def __call__(self, texts: Mapping[str, str], is_eager: bool) -> TrialRun | None:
-        self.tell(
+        self.say(
             "the script in eager" if is_eager else f"the script with {counted(len(texts), 'edited file')}"
         )
         folder = tempfile.mkdtemp(dir=self.folder)
@@ -224,13 +224,13 @@ def proposed_count(dynamo: Dynamo) -> int:
 
 
 def try_fixes(
-    path: str, argv: Sequence[str], dynamo: Dynamo, first_seconds: float, tell: Callable[[str], None]
+    path: str, argv: Sequence[str], dynamo: Dynamo, first_seconds: float, say: Callable[[str], None]
 ) -> SearchResult:
     """Try edits of the script's files; `first_seconds` is the time of one run."""
     limit = max(LEAST_SECONDS, TIMES_LONGER * first_seconds)
     with tempfile.TemporaryDirectory(prefix="aotlens-fixes-") as folder:
         started = time.monotonic()
-        runner = ChildRunner(path, tuple(argv), folder, limit, tell)
+        runner = ChildRunner(path, tuple(argv), folder, limit, say)
         result = FixTrials(path, runner).find(dynamo, Limits())
-        tell(f"{counted(result.runs, 'run')} in {clock(time.monotonic() - started)}")
+        say(f"{counted(result.runs, 'run')} in {clock(time.monotonic() - started)}")
         return result
