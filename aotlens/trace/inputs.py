@@ -131,7 +131,7 @@ def _fqn(source: str) -> str | None:
 
 
 def _name_of_argument(name: str) -> str:
-    """Return `x` for Dynamo's `L_x_`; `primals_1` stays."""
+    """Return `x` for Dynamo's `L_x_`, where the log has no source for it; `primals_1` stays."""
     match = re.fullmatch(r"[LG]_(\w+?)_", name)
     return match[1] if match else name
 

@@ -162,7 +162,7 @@ def chosen(trace: Trace, only: str | None, limits: Limits, locate: Locate) -> Ch
 def _within(
     largest: Sequence[tuple[int, int, Summary]], text_limit: int | None
 ) -> Iterator[tuple[int, Summary]]:
-    """Yield the position and the compilation, until the limit is reached."""
+    """Yield the position and the compilation, until the limit is reached; the heap has negative positions."""
     total = 0
     for text_bytes, number, summary in largest:
         total += text_bytes

@@ -158,6 +158,10 @@ def _function(facts: CompilationFacts, locate: Locate) -> tuple[str, Span]:
 def _first_difference(
     base: CompilationFacts, other: CompilationFacts
 ) -> tuple[str, tuple[GraphNode | None, GraphNode | None]]:
+    """Return the first graph that differs, with the first node that differs in each.
+
+    Without nodes if only one rank has the graph, or if only arguments or results differ.
+    """
     for kind, name in GRAPHS.items():
         graph, other_graph = base.graph(kind), other.graph(kind)
         if graph is None or other_graph is None:

@@ -112,7 +112,11 @@ def _rebuilt(module: ast.Module) -> KernelText:
 
 
 def _check_import(statement: ast.Import | ast.ImportFrom) -> None:
-    """Raise UserError for an import that binds another name or module than ours."""
+    """Raise UserError for an import that binds another name or module than ours.
+
+    The path is `a` in `import a` and in `from a import b`, and `a.b` in `from a import b as c`, where the new
+    name alone does not say what it is.
+    """
     module = statement.module if isinstance(statement, ast.ImportFrom) else None
     for alias in statement.names:
         name = alias.asname or alias.name

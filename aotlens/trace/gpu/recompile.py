@@ -3,7 +3,7 @@
 Invariant: a kernel's text is rebuilt from the Triton subset first, and compiled in a child process that has
 limits of time and memory.  No kernel runs, and no GPU is needed.
 
-Only this module of the package imports torch and Triton; it is loaded on demand.
+Only this module of `trace/gpu/` imports torch and Triton; it is loaded on demand.
 """
 
 import resource

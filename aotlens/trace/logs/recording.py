@@ -67,7 +67,7 @@ def record(command: Sequence[str], folder: Path) -> Recorded:
 
 
 def logs_in(folder: Path) -> tuple[Path, ...]:
-    """Return the logs that torch wrote to the folder, without empty ones."""
+    """Return the logs that torch wrote to the folder; a process that compiled nothing leaves an empty one."""
     paths = sorted(folder.glob("dedicated_log_torch_trace_*.log"))
     return tuple(path for path in paths if path.stat().st_size)
 

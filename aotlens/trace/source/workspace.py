@@ -73,6 +73,7 @@ class Workspace:
         return _first_file(_installed(parts)) or self._by_suffix(parts, codes)
 
     def _by_suffix(self, parts: tuple[str, ...], codes: Mapping[int, str]) -> Path | None:
+        """Apply rule 4; a file of an installed package is not in the workspace, whatever is named like it."""
         if not parts or _INSTALLED & set(parts):
             return None
         candidates = self._files().get(parts[-1], [])
