@@ -61,10 +61,10 @@ class Settings:
     def selects(self, code: str, file: str, qualname: str | None) -> bool:
         """Return True if a finding with that code is reported for that file and target."""
         select, ignore = self.select, self.ignore
-        for section in self._sections(file, qualname):
+        for section in self._matching_sections(file, qualname):
             select = select if section.select is None else section.select
             ignore = (*ignore, *section.ignore)
-        return (select is None or code.startswith(select)) and not code.startswith(ignore or ("-",))
+        return (select is None or code.startswith(select)) and not code.startswith(ignore)
 
     def budget_of(self, file: str, qualname: str | None = None) -> Budget:
         """Return the limits for a target: the general ones, then the file's, then the target's.
@@ -72,7 +72,7 @@ class Settings:
         Without a target, they are the limits of the file.
         """
         budget = self.budget
-        for section in self._sections(file, qualname):
+        for section in self._matching_sections(file, qualname):
             budget = budget.with_limits(section.budget)
         return budget
 
@@ -86,7 +86,8 @@ class Settings:
         pairs = (section.pattern.partition("::") for section in self.per_target)
         return tuple(name for where, _, name in pairs if where == path and not set("*?[") & set(name))
 
-    def _sections(self, file: str, qualname: str | None) -> tuple[Section, ...]:
+    def _matching_sections(self, file: str, qualname: str | None) -> tuple[Section, ...]:
+        """Return what applies to a file, then what applies to its target: later sections take precedence."""
         path = self.relative(file)
         files = (section for section in self.per_file if _fits(path, section.pattern))
         targets = (

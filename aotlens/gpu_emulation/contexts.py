@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.offline.context import forget_devices, without_parent_emulation
+from aotlens.codegen.gpu.offline.context import ended_in_code_generation, forget_devices
 from aotlens.codegen.gpu.offline.device_guard import ensure_cuda_guard
 from aotlens.gpu_emulation.autocast import autocast_replacements, cuda_autocast
 from aotlens.gpu_emulation.cuda_queries import script_replacements
@@ -77,5 +77,5 @@ def _emulated_gpu(gpu: str, with_cpu: bool) -> Iterator[None]:
         forget_devices()
         stack.callback(forget_devices)
         stack.callback(forget_results)
-        stack.enter_context(without_parent_emulation(stack))
+        stack.enter_context(ended_in_code_generation(stack))
         yield

@@ -103,7 +103,11 @@ def _mark_new(result: Any) -> None:
 
 
 def _reject_mixed_devices(func: Any, tensors: list[Any]) -> None:
-    """Raise UserError where a GPU would; internal copies of C++ count for either device."""
+    """Raise UserError where a GPU would.
+
+    Tensors without dimensions, which a kernel takes as numbers, and internal copies of C++ count for either
+    device.
+    """
     gpu = next(filter(is_on_gpu, tensors), None)
     if gpu is None or accepts_mixed_devices(func):
         return

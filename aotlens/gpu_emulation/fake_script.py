@@ -91,8 +91,8 @@ def batches(loader: Any) -> Iterator[Any]:
 
 
 def make_loader(self: Any, *args: Any, **kwargs: Any) -> None:
-    """Construct a loader that runs in this process."""
-    for name, none in (("num_workers", 0), ("prefetch_factor", None), ("persistent_workers", False)):
+    """Construct a loader that runs in this process; torch rejects the other two options without workers."""
+    for name, value in (("num_workers", 0), ("prefetch_factor", None), ("persistent_workers", False)):
         if name in kwargs:
-            kwargs[name] = none
+            kwargs[name] = value
     _make_loader(self, *args, **kwargs)

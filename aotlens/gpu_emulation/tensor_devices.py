@@ -74,7 +74,7 @@ def running(operator: Any) -> Iterator[None]:
 
 def ignoring_devices() -> AbstractContextManager[None]:
     """Within the context, tensors of both devices may be combined, for comparisons outside of the script."""
-    return running(ignoring_devices)
+    return running(ignoring_devices)  # any entry of `running_operators` turns the checks off
 
 
 def checked_device(device: Any) -> torch.device:

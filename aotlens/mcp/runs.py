@@ -120,7 +120,7 @@ def _reported(reports: ReportStore, command: _Command, call: Call) -> ScriptRun:
         printed = log.read_text(encoding="utf-8", errors="replace")
         if not file.exists():
             ended = f"`aotlens {command.name} {command.script}` ended without a report"
-            raise UserError(_last_error(printed) or ended)
+            raise UserError(_error_of(printed) or ended)
         return ScriptRun(reports.add(load_report(file), started), shortened(printed))
 
 
@@ -156,8 +156,8 @@ def _run(command: list[str], output: int, time_limit_s: float, call: Call) -> No
         process.wait()
 
 
-def _last_error(printed: str) -> str:
-    """Return the command's own message, which may have several lines; empty if it printed none."""
+def _error_of(printed: str) -> str:
+    """Return the command's own message, which may have several lines, or the end of a crash's output."""
     _, separator, message = printed.rpartition("aotlens: error: ")
     return message.strip() if separator else shortened(printed).strip()
 

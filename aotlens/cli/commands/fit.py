@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     ranks = chosen_ranks(arguments)
     _check_options(arguments)
     from aotlens.fit.job import FIT_CHILD, FitJob  # torch and the worker are loaded only for a script
-    from aotlens.session.why.observation import observe_script, signal_of_exit_code
+    from aotlens.session.why.observation import observe_script
 
     if arguments.gpu is not None:
         from aotlens.model.gpus.names import find_target
@@ -92,9 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     if observed.message:
         say(observed.message)
     if observed.report is None:
-        signal = signal_of_exit_code(observed.exit_code)
-        how = f"was ended by {signal}" if signal else f"exited with code {observed.exit_code}"
-        raise UserError(f"{arguments.script} {how} before a report could be made")
+        raise UserError(f"{arguments.script} {observed.ending} before a report could be made")
     report, edits = observed.report, None
     if observed.failure is None:
         report, edits = with_advice(report, job, arguments)

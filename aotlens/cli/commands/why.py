@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_whole_format(arguments.format, arguments.output)
     if is_trace:
         return _run_on_trace(arguments)
-    from aotlens.session.why.observation import WhyJob, observe_script, signal_of_exit_code
+    from aotlens.session.why.observation import WhyJob, observe_script
 
     started = time.time()
     seconds = FORECAST_SECONDS if arguments.forecast or arguments.vary else 0.0
@@ -95,9 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     if observed.message:
         say(observed.message)
     if observed.report is None:
-        signal = signal_of_exit_code(observed.exit_code)
-        how = f"was ended by {signal}" if signal else f"exited with code {observed.exit_code}"
-        raise UserError(f"{arguments.script} {how} before a report could be made")
+        raise UserError(f"{arguments.script} {observed.ending} before a report could be made")
     if arguments.vary and observed.report.dynamo is None and observed.failure is not None:
         show_failure(observed.failure.message, observed.failure.traceback, observed.failure.exit_code)
         return observed.exit_code

@@ -52,6 +52,12 @@ class Observation:
     files: tuple[str, ...] = ()
     """The files that the run read, where the child lists them."""
 
+    @property
+    def ending(self) -> str:
+        """Return how the process ended, for a run without a report: `was ended by SIGKILL`."""
+        name = _signal_of(self.exit_code)
+        return f"was ended by {name}" if name else f"exited with code {self.exit_code}"
+
 
 TIMED_OUT = 124
 """The exit code of a child that exceeded its time limit, as that of the command `timeout`."""
@@ -83,8 +89,8 @@ def _exit_code(code: int) -> int:
     return 128 - code if code < 0 else code
 
 
-def signal_of_exit_code(exit_code: int) -> str:
-    """Return the signal of an exit code; empty if there is none."""
+def _signal_of(exit_code: int) -> str:
+    """Return the name of the signal in a shell's exit code; empty if there is none."""
     try:
         return signal.Signals(exit_code - 128).name if exit_code > 128 else ""
     except ValueError:

@@ -25,12 +25,12 @@ from aotlens.torch_api.replacements import Replacement, replacing
 __all__ = [
     "can_run_kernels",
     "cuda_queries",
+    "ended_in_code_generation",
     "forget_devices",
     "gpu_in_use",
     "is_local_gpu",
     "offline_gpu",
     "replacements",
-    "without_parent_emulation",
 ]
 
 _LOCK = threading.RLock()
@@ -102,7 +102,7 @@ def offline_gpu(target: GpuTarget) -> Iterator[None]:
         BackendError: Triton is not installed.
     """
     require_triton()
-    _leave_parent_emulation()
+    _end_parent_emulation()
     modules = compiling_modules()
     if is_local_gpu(target):
         with modules.config.patch(_CONFIG):
@@ -127,9 +127,11 @@ def can_run_kernels() -> bool:
 
 
 @contextmanager
-def without_parent_emulation(emulation: ExitStack) -> Iterator[None]:
-    """Within the context, child processes that generate code first end the emulation of their parent's
-    script."""
+def ended_in_code_generation(emulation: ExitStack) -> Iterator[None]:
+    """Within the context, a child process that generates code first ends this emulation.
+
+    A fork inherits it from its parent, with the script's dispatch mode and its devices of tensors.
+    """
     entry = os.getpid(), emulation
     _emulations.append(entry)
     try:
@@ -138,7 +140,7 @@ def without_parent_emulation(emulation: ExitStack) -> Iterator[None]:
         _emulations.remove(entry)
 
 
-def _leave_parent_emulation() -> None:
+def _end_parent_emulation() -> None:
     while _emulations and _emulations[-1][0] != os.getpid():
         _emulations[-1][1].close()  # removes the entry
 
