@@ -23,7 +23,7 @@ from aotlens.worker.answers import AnswerStore, open_answer_store
 from aotlens.worker.codec import Message, ProtocolError, decode, encode
 from aotlens.worker.protocol import Answer, Cancel, Hello, Progress, TraceRequest
 
-__all__ = ["Job", "WorkerClient"]
+__all__ = ["SubmittedTrace", "WorkerClient"]
 
 OnProgress = Callable[[Progress], None]
 
@@ -47,7 +47,7 @@ sys.exit(main())
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class SubmittedTrace:
     """One submitted trace; its future's callbacks run on the client's reader thread."""
 
     id: int
@@ -98,10 +98,10 @@ class WorkerClient:
         server = self._server
         return server.hello if server is not None else None
 
-    def submit(self, request: TraceRequest, on_progress: OnProgress | None = None) -> Job:
+    def submit(self, request: TraceRequest, on_progress: OnProgress | None = None) -> SubmittedTrace:
         """Trace a script's targets."""
         request = replace(request, id=next(self._ids))
-        job = Job(request.id, request.path, Future(), on_progress)
+        job = SubmittedTrace(request.id, request.path, Future(), on_progress)
         job.future.set_running_or_notify_cancel()  # cancelling goes through the server
         try:
             while not self._running_server().submit(job, request):
@@ -155,7 +155,7 @@ class _Server:
         self._on_log = on_log
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, SubmittedTrace] = {}
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._process = subprocess.Popen(
             command,
@@ -178,7 +178,7 @@ class _Server:
         """Whether it takes no job any more; the reader thread may not have seen the end yet."""
         return self._output_ended or self._process.poll() is not None
 
-    def submit(self, job: Job, request: TraceRequest) -> bool:
+    def submit(self, job: SubmittedTrace, request: TraceRequest) -> bool:
         """Return True if the server took the job; a server that has ended does not."""
         with self._lock:
             if self.ended:
@@ -188,7 +188,7 @@ class _Server:
         self._send(request)
         return True
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: SubmittedTrace) -> None:
         with self._lock:
             if job.id not in self._jobs:
                 return
@@ -275,7 +275,7 @@ class _Server:
                 self._stderr.append(text)
                 self._on_log(text)
 
-    def _last_words(self, job: Job, code: int) -> Failure:
+    def _last_words(self, job: SubmittedTrace, code: int) -> Failure:
         if self._closing:
             return _cancelled(job, f"the client was closed before the trace of {job.path} ended")
         if -code in _FROM_OUTSIDE:
@@ -298,7 +298,7 @@ def _how_it_ended(code: int) -> str:
         return f"killed by signal {-code}"
 
 
-def _cancelled(job: Job, message: str) -> Failure:
+def _cancelled(job: SubmittedTrace, message: str) -> Failure:
     return Failure("cancelled", message, file=job.path)
 
 

@@ -22,7 +22,7 @@ from aotlens.model.failure import Failure
 from aotlens.model.report import Report
 from aotlens.view.progress import phase_of
 from aotlens.view.quantities import human_ms, limit_text
-from aotlens.worker.client import Job, WorkerClient
+from aotlens.worker.client import SubmittedTrace, WorkerClient
 from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 from aotlens.worker.protocol import Progress as StageProgress
 from lsp_server.index import FileIndex
@@ -57,7 +57,7 @@ class Running:
     key: TraceKey
     bar: ProgressBar
     options: TraceOptions
-    job: Job | None = None
+    job: SubmittedTrace | None = None
     stopped: bool = False
     heard_at: float = 0.0
     """The time of the worker's last message about it, on the loop's clock."""

@@ -17,7 +17,7 @@ from aotlens.mcp.server import make_server
 from aotlens.mcp.session import Session
 from aotlens.model import Report, encode
 from aotlens.model.failure import Failure
-from aotlens.worker.client import Job, WorkerClient
+from aotlens.worker.client import SubmittedTrace, WorkerClient
 from aotlens.worker.protocol import Answer, Progress, TraceOptions, TraceRequest
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class FakeWorker:
     asked: list[tuple[str, str | None, TraceOptions]] = field(default_factory=list)
     cancelled: int = 0
 
-    def submit(self, request: TraceRequest, on_progress: Callable[[Progress], None]) -> Job:
+    def submit(self, request: TraceRequest, on_progress: Callable[[Progress], None]) -> SubmittedTrace:
         path = request.path
         self.asked.append((path, request.qualname, request.options))
         on_progress(Progress(1, "capture", "step"))
@@ -42,7 +42,7 @@ class FakeWorker:
         if not self.silent:
             data = None if self.report is None else encode(self.report)
             job.future.set_result(Answer(1, data, self.failure, self.output))
-        return cast(Job, job)
+        return cast(SubmittedTrace, job)
 
     def close(self) -> None:
         """Nothing was started."""
