@@ -214,7 +214,7 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, extras: Extras) 
 
 
 def _graph_id(compile_id: str) -> GraphId | None:
-    """Return the number in `3/1`, or in `!0/3/1` of compiled autograd; None for `-/-`, outside of a frame."""
+    """Return the number in `3/1`, or in `!0/3/1` under compiled autograd; None in `!0/-/-`."""
     frame, _, number = compile_id.rpartition("/")
     frame = frame.rpartition("/")[2]
     return GraphId(int(frame), int(number)) if frame.isdigit() and number.isdigit() else None

@@ -14,7 +14,7 @@ KINDS: tuple[tuple[str, BlockerKind], ...] = (
     ("complex memory overlap", "written_argument"),
     ("unbacked", "data_size"),
 )
-"""Prefixes of torch's reasons by cause; any other reason is an unsupported operator."""
+"""Words of torch's reasons by cause; any other reason is an unsupported operator."""
 MAX_REASON = 2_000
 
 
