@@ -136,9 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if traced.report is not None and _has_errors(traced.report) else 0
 
 
-def _trace_options(
-    arguments: argparse.Namespace, policy: str, selection: KernelSelection
-) -> TraceOptions:
+def _trace_options(arguments: argparse.Namespace, policy: str, selection: KernelSelection) -> TraceOptions:
     return TraceOptions(
         backend=arguments.backend,
         dynamic=arguments.dynamic,

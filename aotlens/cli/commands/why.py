@@ -134,6 +134,8 @@ def _say_over_budget(report: Report, script: str) -> bool:
     for finding in exceeded:
         say(f"aotlens: {finding.code}: {finding.message}")
     return bool(exceeded)
+
+
 def _over_budget(report: Report, script: str) -> Iterator[Diagnostic]:
     """Yield functions that exceed the limits of the pyproject.toml next to the script."""
     from aotlens.check.settings import settings_for
