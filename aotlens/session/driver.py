@@ -163,8 +163,8 @@ class Driver:
         """
         gpu, backend = self._request.options.gpu, self._request.options.backend
         compiles_for_cpu = backend != "eager" and not isinstance(backend, Interpreted)
-        as_here = gpu is None or compiles_for_cpu or torch.cuda.is_available()
-        attention = nullcontext() if as_here else gpu_attention(gpu)
+        is_only_emulated = not compiles_for_cpu and not torch.cuda.is_available()
+        attention = gpu_attention(gpu) if gpu is not None and is_only_emulated else nullcontext()
         with emulating(gpu, self._request.fake), attention:
             try:
                 yield
