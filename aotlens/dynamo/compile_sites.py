@@ -13,7 +13,7 @@ import torch
 from aotlens.capture.provenance.frames import is_first_party_file, is_torch_file
 from aotlens.dynamo.spans import span_of, user_frame
 from aotlens.model.source import Span
-from aotlens.torch_api.dynamo.calls import compiled_module, passed_callable
+from aotlens.torch_api.dynamo.calls import module_compiled_in_place, passed_callable
 from aotlens.torch_api.dynamo.events import Frames
 
 __all__ = ["CompileSites", "code_of"]
@@ -38,7 +38,7 @@ class CompileSites:
         if index is None or not is_first_party_file(frames[index].filename):
             return
         span = span_of(frames[index])
-        module = compiled_module(function)
+        module = module_compiled_in_place(function)
         called = passed_callable(function)
         code = code_of(called)
         self._by_id[id(called)] = span

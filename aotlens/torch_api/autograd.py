@@ -154,6 +154,7 @@ _TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 
 
 def _notify(handler: Callable[[], None]) -> None:
+    """Call the handler if code outside of torch turns grad mode on, and not where a block restores it."""
     frame = sys._getframe(3)  # below are the replacement, and what calls it
     while frame.f_back is not None and frame.f_code.co_filename in _OF_GRAD_MODES:
         if frame.f_code.co_name == "__exit__":

@@ -17,8 +17,9 @@ __all__ = ["run_checkpoint_once", "run_reentrant_checkpoint_once"]
 
 
 def run_checkpoint_once(original: Callable[..., Iterator[None]], current: Current) -> Any:
-    """What stands around the function of a checkpoint, as a generator that yields where the function runs."""
-    if hasattr(checkpoint, f"{original.__name__}_impl"):  # from 2.14 on, where this one calls that
+    """The generator that torch runs around a checkpointed function: it yields once, where the function
+    runs."""
+    if hasattr(checkpoint, f"{original.__name__}_impl"):  # from 2.14 on, with a row of its own
         return original
     parameters = signature(original)
 

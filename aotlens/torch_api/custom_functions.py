@@ -36,11 +36,11 @@ def call_function_graphs(
 
 
 @handled
-def run_custom_backward(handler: Any, original: Callable[..., Any], self: Any, *gradients: Any) -> Any:
+def run_custom_backward(handler: Any, original: Callable[..., Any], self: Any, *tangents: Any) -> Any:
     """The backward of a custom function, which calls `handler(node, gradients)` afterwards."""
-    results = original(self, *gradients)
-    handler(self, results)
-    return results
+    gradients = original(self, *tangents)
+    handler(self, gradients)
+    return gradients
 
 
 @handled

@@ -119,7 +119,7 @@ def flex_attention_env(handler: Any, original: Any) -> Any:
 
 @around
 def accept_any_device(original: Any, query: Any, key: Any, value: Any) -> None:
-    """The check of `flex_attention` that rejects CPU tensors that require grad."""
+    """`flex_attention`'s check of the device, which rejects CPU tensors that require grad: it accepts all."""
 
 
 def without_empty_mutation_info(

@@ -142,20 +142,21 @@ def function_mode_below(mode: Any) -> Iterator[Callable[[], None]]:
             _restack(lambda modes: [other for other in modes if other is not mode])
 
 
-class _UserModes(threading.local):
-    """What one thread has put aside."""
+class _HiddenModes(threading.local):
+    """The user's modes that one thread has put aside, within `hidden_from_user_modes`."""
 
-    is_on = False
+    are_hidden = False
     function_modes: tuple[Any, ...] = ()
+    """For `with_user_function_modes`."""
 
 
-_USER_MODES = _UserModes()
+_HIDDEN_MODES = _HiddenModes()
 
 
 @contextmanager
 def hidden_from_user_modes(name: str) -> Iterator[None]:
     """Within it, the user's modes do not see what runs; a profiler sees one event of this name."""
-    if _USER_MODES.is_on:
+    if _HIDDEN_MODES.are_hidden:
         yield
         return
     with ExitStack() as stack:
@@ -167,18 +168,18 @@ def hidden_from_user_modes(name: str) -> Iterator[None]:
             stack.enter_context(_without_user_function_modes())
         if torch._C._len_torch_dispatch_stack():
             stack.enter_context(_without_user_dispatch_modes())
-        _USER_MODES.is_on = True
-        stack.callback(setattr, _USER_MODES, "is_on", False)
+        _HIDDEN_MODES.are_hidden = True
+        stack.callback(setattr, _HIDDEN_MODES, "are_hidden", False)
         yield
 
 
 def is_hidden_from_user_modes() -> bool:
     """Return True within `hidden_from_user_modes` on this thread: what runs is the compiler's own work."""
-    return _USER_MODES.is_on
+    return _HIDDEN_MODES.are_hidden
 
 
 def user_function_mode_types() -> tuple[type, ...]:
-    """Their classes, the outermost first."""
+    """Return the classes of the user's function modes, the outermost first."""
     if not torch._C._len_torch_function_stack():
         return ()
     return tuple(type(mode) for mode in _get_current_function_mode_stack() if _is_user_mode(mode))
@@ -191,19 +192,19 @@ def _is_user_mode(mode: Any) -> bool:
 @contextmanager
 def _without_user_function_modes() -> Iterator[None]:
     stack = _get_current_function_mode_stack()
-    _USER_MODES.function_modes = tuple(mode for mode in stack if _is_user_mode(mode))
+    _HIDDEN_MODES.function_modes = tuple(mode for mode in stack if _is_user_mode(mode))
     try:
         _restack(lambda modes: [mode for mode in modes if not _is_user_mode(mode)])
         yield
     finally:
-        _USER_MODES.function_modes = ()
+        _HIDDEN_MODES.function_modes = ()
         _restack(lambda _: stack)
 
 
 @contextmanager
 def with_user_function_modes() -> Iterator[None]:
     """Within it, the user's function runs under the user's own function modes, as in eager."""
-    own = _USER_MODES.function_modes
+    own = _HIDDEN_MODES.function_modes
     for mode in own:
         _push_mode(mode)
     try:
@@ -215,7 +216,8 @@ def with_user_function_modes() -> Iterator[None]:
 
 @contextmanager
 def _without_user_dispatch_modes() -> Iterator[None]:
-    """Without modes of the user's; those that make tensors fake, functional or symbolic stay."""
+    """Within it, the user's dispatch modes are off; modes that make tensors fake, functional or symbolic
+    stay."""
     stack = [mode for mode in _get_current_dispatch_mode_stack() if getattr(mode, "_mode_key", None) is None]
     own = [mode for mode in stack if type(mode).__module__.startswith("aotlens.")]
     try:

@@ -20,7 +20,7 @@ from aotlens.torch_api.patches.targets import Attribute
 __all__ = [
     "COMPILE_CALLS",
     "EagerCalls",
-    "compiled_module",
+    "module_compiled_in_place",
     "passed_callable",
     "state_against_dynamo",
     "wrap_calls",
@@ -95,7 +95,7 @@ def state_against_dynamo() -> str:
     return ""
 
 
-def compiled_module(function: Any) -> torch.nn.Module | None:
+def module_compiled_in_place(function: Any) -> torch.nn.Module | None:
     """Return the module whose `compile()` passes this bound method to `torch.compile`; None for others."""
     owner = getattr(function, "__self__", None)
     is_of_compile = getattr(function, "__func__", None) is torch.nn.Module._call_impl
@@ -128,7 +128,7 @@ class EagerCalls:
         if not self._is_installed:
             return
         replaced = set_guard_complete_hook(self._previous)
-        if replaced != self._looked_up:  # the script has installed its own since
+        if replaced != self._looked_up:  # the script has installed its own since, which need not call ours
             set_guard_complete_hook(replaced)
             self.is_exact = False
         self._is_installed = False

@@ -101,10 +101,11 @@ def traced_frames() -> tuple[CodeType | None, Frames]:
     """The function that Dynamo compiles now, and the frames that it traces; None where it traces none."""
     translator = current_translator()
     root = None if translator is None else getattr(translator.output, "root_tx", None)
-    return (None, ()) if root is None else (root.f_code, summaries(translator))
+    return (None, ()) if root is None else (root.f_code, _summaries(translator))
 
 
-def summaries(translator: Any) -> Frames:
+def _summaries(translator: Any) -> Frames:
+    """The frames that Dynamo traces, with columns, the outermost first."""
     names = [qualname for qualname, _, _ in reversed(translator_codes(translator))]
     positions = translator_positions(translator)
     if len(names) != len(positions):  # a frame without positions
@@ -129,7 +130,7 @@ def frames_above_dynamo() -> Frames:
         file = frame.f_code.co_filename
         if file.endswith("convert_frame.py"):
             summaries_above.clear()  # what was called from here on is Dynamo's
-        elif not file.endswith("eval_frame.py"):
+        elif not file.endswith("eval_frame.py"):  # the wrapper that the caller called
             summaries_above.append(_summary_at(frame.f_code, frame.f_lasti, frame.f_lineno))
         frame = frame.f_back
     return tuple(reversed(summaries_above))
@@ -175,9 +176,13 @@ def skip_reason(compiler: Any, frame: Any) -> str:
 
 
 def loss_at(root: CodeType, error: Any, effect: str | None, translator: Any) -> DynamoLoss:
+    """The record of an error for which Dynamo leaves code in eager, with the frames above and within Dynamo.
+
+    Dynamo's errors have the frames within; for others the translator knows them.
+    """
     frames = tuple(getattr(error, DYNAMO_FRAMES, None) or ())
     if not frames and translator is not None:
-        frames = summaries(translator)
+        frames = _summaries(translator)
     message = str(getattr(error, "msg", "") or error)
     return DynamoLoss(root, (*frames_above_dynamo(), *frames), effect, message, current_compile())
 

@@ -193,7 +193,7 @@ def _on_symbol(
         with log_exceptions():
             root, frames = traced_frames()
             name = source_name(source)
-            if root is not None and "storage_offset" not in name:
+            if root is not None and "storage_offset" not in name:  # 0 almost always, and no size
                 listener.makes_constant(DynamoConstant(root, (name,), val, "", "0/1", frames))
     return made
 
@@ -212,6 +212,7 @@ def _on_size_guard(
     with log_exceptions():
         root, frames = traced_frames()
         if root is not None:
+            # `s12`: `L['x'].size()[0]`
             names = {str(symbol): name for name, symbol in self.source_to_var.items()}
             text = re.sub(r"\b[su]\d+\b", lambda match: names.get(match[0], match[0]), str(guard))
             listener.guards_size(text, frames)
@@ -291,6 +292,8 @@ def _on_global(listener: DynamoListener, original: Original, self: Any, name: st
 
 
 def _counted(graph: Callable[..., Any], on_run: Callable[[], None]) -> Callable[..., Any]:
+    """Return the graph as a function that calls `on_run` first."""
+
     def counted(*args: Any, **kwargs: Any) -> Any:
         on_run()
         return graph(*args, **kwargs)

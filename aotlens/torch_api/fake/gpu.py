@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,13 +29,25 @@ __all__ = [
 CPU = torch.device("cpu")
 
 
-fake_gpu_state: Any = SimpleNamespace(have_no_gpu=False, to_cpu=False, asked_last=None)
-"""What `missing_gpu_patches` turns on."""
+@dataclass
+class _EmulatedGpu:
+    """Mutable: whether a GPU is emulated, and what the patches for it remember."""
+
+    have_no_gpu: bool = False
+    """Whether fake tensors may be on a GPU that is absent; `missing_gpu_patches` sets it."""
+    to_cpu: bool = False
+    """Whether `device="cpu"` is the user's, within `transfer_to_cpu`, and not C++'s answer to autograd."""
+    asked_last: torch.device | None = None
+    """The device of the tensor of which C++ asked it last: the options of a factory function are that
+    tensor's."""
+
+
+_EMULATED_GPU = _EmulatedGpu()
 
 
 def emulates_gpu() -> bool:
     """Return True if fake tensors may be on a GPU that is absent (`missing_gpu_patches`)."""
-    return bool(fake_gpu_state.have_no_gpu)
+    return _EMULATED_GPU.have_no_gpu
 
 
 def optimizer_setup_patches(mode: TorchDispatchMode) -> Iterator[Replacement]:
@@ -55,7 +67,7 @@ def optimizer_setup_patches(mode: TorchDispatchMode) -> Iterator[Replacement]:
     why = "Dynamo runs this part of the script itself, with all modes off"
     yield Replacement(optimizer.OptimizerVariable, "call_method", call_method, why)
     yield Replacement(
-        optimizer, "_is_static_for_cudagraphs", is_static, "would load what records CUDA graphs"
+        optimizer, "_is_static_for_cudagraphs", is_static, "imports what a build without CUDA cannot import"
     )
 
 
@@ -65,18 +77,18 @@ def device_for_autograd(fake: Any) -> torch.device:
     The recorder calls this too, since it receives the query before the fake tensor does.
     """
     device: torch.device = fake.fake_device
-    fake_gpu_state.asked_last = device
-    return CPU if fake_gpu_state.have_no_gpu and device.type == "cuda" else device
+    _EMULATED_GPU.asked_last = device
+    return CPU if _EMULATED_GPU.have_no_gpu and device.type == "cuda" else device
 
 
 @contextmanager
 def transfer_to_cpu() -> Iterator[None]:
     """Within the block, `device="cpu"` is taken literally for fake tensors of a GPU that is absent."""
-    fake_gpu_state.to_cpu = True
+    _EMULATED_GPU.to_cpu = True
     try:
         yield
     finally:
-        fake_gpu_state.to_cpu = False
+        _EMULATED_GPU.to_cpu = False
 
 
 def with_original_device(args: Any, kwargs: Any) -> Any:
@@ -85,11 +97,11 @@ def with_original_device(args: Any, kwargs: Any) -> Any:
     That tensor is an argument, or, for a factory function, the one whose options were read just before.
     """
     device = kwargs.get("device")
-    if device is None or not fake_gpu_state.have_no_gpu or fake_gpu_state.to_cpu or device.type != "cpu":
+    if device is None or not _EMULATED_GPU.have_no_gpu or _EMULATED_GPU.to_cpu or device.type != "cpu":
         return kwargs
     devices = [leaf.fake_device for leaf in pytree.tree_leaves(args) if isinstance(leaf, FakeTensor)]
-    if not devices and kwargs.get("layout") is not None and fake_gpu_state.asked_last is not None:
-        devices = [fake_gpu_state.asked_last]  # Python gives no layout
+    if not devices and kwargs.get("layout") is not None and _EMULATED_GPU.asked_last is not None:
+        devices = [_EMULATED_GPU.asked_last]  # Python gives no layout
     return {
         **kwargs,
         "device": next((candidate for candidate in devices if candidate.type == "cuda"), device),
@@ -123,7 +135,7 @@ def missing_gpu_patches() -> Iterator[Replacement]:
     yield Replacement(
         FakeTensorMode, "dispatch", dispatched_in, "and would make what it derives from that on the CPU"
     )
-    yield Replacement(fake_gpu_state, "have_no_gpu", True, why)
+    yield Replacement(_EMULATED_GPU, "have_no_gpu", True, why)
     yield Replacement(FakeTensor, "__torch_dispatch__", classmethod(dispatched), why)
     yield Replacement(module, "_DISPATCH_META_HANDLERS", {**handlers, query: answer}, why)
     merge = FakeTensor._find_common_device
@@ -187,13 +199,14 @@ def _cudnn_memory_format(value: torch.Tensor, weight: torch.Tensor) -> torch.mem
 
 
 def reject_fake_cuda_patches() -> Iterator[Replacement]:
-    """Yield what rejects fake CUDA tensors."""
+    """Yield what rejects fake CUDA tensors where no GPU is present or emulated, as torch rejects real
+    ones."""
     module: Any = sys.modules[FakeTensorMode.__module__]
     initialise = module.init_gpu_context
 
     def no_context(device: torch.device) -> None:
         if device.type == "cuda":
-            raise AssertionError("Torch not compiled with CUDA enabled")  # as it says of real ones
+            raise AssertionError("Torch not compiled with CUDA enabled")
         initialise(device)
 
     why = "one that requires grad ends the process where no GPU is"

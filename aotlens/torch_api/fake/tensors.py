@@ -86,6 +86,7 @@ def mute_fake_tensor_log() -> Iterator[None]:
 
 
 def _forget_constant(value: Any) -> None:
+    """Make the number in a fake tensor unknown, also within a wrapper; a symbol stays."""
     if type(value) is FakeTensor:
         number: Any = value.item_memo
         if type(number) in (int, float):
@@ -201,16 +202,15 @@ def with_lazy_shape_env(fake_mode: FakeTensorMode) -> FakeTensorMode:
 @contextmanager
 def allow_unbacked_symbols(fake_mode: FakeTensorMode) -> Iterator[None]:
     """Within the block, a data-dependent number or size is an unbacked symbol, and no error."""
-    before = fake_mode.allow_scalar_outputs
     environment: Any = fake_mode.shape_env
-    settings = getattr(environment, "settings", None)
+    numbers_before = fake_mode.allow_scalar_outputs
+    settings_before: Any = None if environment is None else environment.settings
     fake_mode.allow_scalar_outputs = True
     if environment is not None:
-        known: Any = settings
-        environment.settings = dataclasses.replace(known, allow_dynamic_output_shape_ops=True)
+        environment.settings = dataclasses.replace(settings_before, allow_dynamic_output_shape_ops=True)
     try:
         yield
     finally:
-        fake_mode.allow_scalar_outputs = before
+        fake_mode.allow_scalar_outputs = numbers_before
         if environment is not None:
-            environment.settings = settings
+            environment.settings = settings_before

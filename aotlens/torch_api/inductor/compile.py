@@ -150,7 +150,8 @@ def run_joint_passes(module: Any, fake_mode: FakeTensorMode, config: dict[str, A
     from torch._inductor.virtualized import V
 
     values = [node.meta.get("val") for node in module.graph.nodes]
-    device = next((value.device for value in values if isinstance(value, torch.Tensor)), None)
+    # torch traces the patterns that it looks for on this device, once per process
+    pattern_device = next((value.device for value in values if isinstance(value, torch.Tensor)), None)
     with (
         inductor_config_patch(config),
         inductor_config.patch(fallback_random=True, **_settings_without_benchmarks()),
@@ -164,7 +165,7 @@ def run_joint_passes(module: Any, fake_mode: FakeTensorMode, config: dict[str, A
                 tracing(TracingContext(fake_mode)),
                 _creation_ops_on_cpu(module) if emulates_gpu() else nullcontext(),
             ):
-                joint_graph_passes(module, device)
+                joint_graph_passes(module, pattern_device)
 
 
 def _settings_without_benchmarks() -> dict[str, Any]:

@@ -123,7 +123,7 @@ def _functions(
             path = load().__file__
             for number, kernel in enumerate(group):
                 functions[kernel] = kernel_function(path, f"kernel_{number}")
-                _note(files[kernel], path, f"kernel_{number}")
+                _write_index_file(files[kernel], path, f"kernel_{number}")
         except (RuntimeError, ImportError, OSError) as error:  # CppCompileError is a RuntimeError
             reason = str(error).partition("\n")[0]
             _LOG.debug("%d kernels are built one by one: %s", len(group), reason)
@@ -197,7 +197,7 @@ def _built(file: Path) -> Any | None:
         return None
 
 
-def _note(file: Path, path: str, name: str) -> None:
+def _write_index_file(file: Path, path: str, name: str) -> None:
     """Write the name of a kernel's function, and the path of its library."""
     from torch._inductor.codecache import write_atomic
 

@@ -58,12 +58,13 @@ def lower_effect(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     from torch._inductor.virtualized import V
 
     graph: Any = V.graph
+    operator = args[1]  # after the token
     first = len(graph.operations)
     result = original(*args, **kwargs)
     for operation in graph.operations[first:]:
         noted = graph.additional_star_deps[operation.get_name()]
         graph.additional_star_deps[operation.get_operation_name()] |= noted
-        if args[1] is torch.ops.higher_order.call_torchbind or _takes_torchbind_object(args):
+        if operator is torch.ops.higher_order.call_torchbind or _takes_torchbind_object(args):
             graph.never_reuse_buffers |= {operation.get_name(), *operation.get_read_names()}
     return result
 
@@ -78,7 +79,7 @@ def _takes_torchbind_object(args: tuple[Any, ...]) -> bool:
 def define_kernel(
     names: list[str], original: Callable[..., str], self: Any, *args: Any, **kwargs: Any
 ) -> str:
-    """How Inductor defines a Triton kernel, whose name `handler`, a list, gets."""
+    """How Inductor defines a Triton kernel: its name is appended to `names`, for `codegen_comment`."""
     names.append(original(self, *args, **kwargs))
     return names[-1]
 

@@ -168,7 +168,9 @@ class _Layers:
         self._module = sys.modules.get(target.module)
         self.original: Any = MISSING
         self.rows: list[tuple[Patch, Current]] = []
+        """The lowest layer first."""
         self.counts: dict[Patch, int] = {}
+        """How many scopes have each row in force."""
 
     def is_loaded(self) -> bool:
         """Return True if the module is the one that was loaded when the name was looked up."""

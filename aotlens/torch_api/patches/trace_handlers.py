@@ -23,6 +23,7 @@ class TraceHandlers:
     apply_graphs: Callable[[tuple[Any, Any], Any, dict[str, Any]], Any]
     """Calls a custom function that Dynamo made two graphs of: graphs, arguments, settings."""
     prepare_index: Callable[[Any], Any]
+    """Returns the index of a tensor, with integer tensors as numbers."""
     gradient_rules: Mapping[str, Callable[..., Any]]
     """By name, what is asked before the rule of a higher-order operator; may return NotImplemented."""
     call_higher_order: Callable[..., Any]
@@ -30,5 +31,6 @@ class TraceHandlers:
     make_linear_map: Callable[..., Any]
     """Makes the linear map of `torch.func.linearize` from the derivative and tangents."""
     flex_attention_env: Callable[[], Any]
+    """Returns the context in which `flex_attention` calls its operator."""
     launch_kernel: Callable[..., Any]
     """Takes torch's own function first, then its arguments."""
