@@ -215,7 +215,7 @@ def restore_compiled(
             return compile_call(replayed, Compilation(compilation.options))
 
     inductor_config = dict(compilation.options.inductor_config)
-    text = restored_text(entry, call.graph, run_stages, (inductor_config, compilation.clock))
+    text = restored_text(entry, call.graph, run_stages, inductor_config, compilation.clock)
     if text is None:
         return None
     module = load_module(text, call.subject.name)

@@ -47,8 +47,8 @@ class CacheEntry:
     """Digests of the user's files, on which a report depends in addition to the key."""
     reason: str = ""
     """Why nothing is cached; empty otherwise."""
-    entry: StoredResult | None = None
-    """The stored result."""
+    result: StoredResult | None = None
+    """The stored result of this call; None until it is found or put."""
     hit: bool = False
     variant: int = 0
     loaded: set[str] = field(default_factory=set)
@@ -56,29 +56,29 @@ class CacheEntry:
 
     @classmethod
     def uncacheable(cls, name: str, reason: str) -> "CacheEntry":
-        """Return an entry that neither looks up nor stores."""
-        _LOG.debug("the compiled result of %s is not kept: %s", name, reason)
+        """Return an entry that neither looks up nor stores; the report shows the reason."""
+        _LOG.debug("the compiled result of %s is not stored: %s", name, reason)
         return cls(None, "", reason=reason)
 
     def find(self) -> StoredResult | None:
         """Return the stored result for this call's sizes."""
         for variant in range(VARIANTS if self.sizes is not None else 1):
             self.variant = variant
-            entry = self._get(RESULTS, self._variant_key(), StoredResult)
-            if entry is None:
+            result = self._get(RESULTS, self._variant_key(), StoredResult)
+            if result is None:
                 return None
-            if self.sizes is None or self.sizes.fit(entry.guards):
-                self.entry, self.hit = entry, True
-                return entry
+            if self.sizes is None or self.sizes.fit(result.guards):
+                self.result, self.hit = result, True
+                return result
         self.disable(f"{VARIANTS} results for other sizes are there")
         return None
 
     def disable(self, reason: str) -> None:
         """Store nothing from here on."""
-        _LOG.debug("a compiled result is not kept: %s", reason)
+        _LOG.debug("a compiled result is not stored: %s", reason)
         self.reason, self.store = reason, None
 
-    def put(self, entry: StoredResult, codes: Iterable[tuple[str, GraphCode]]) -> None:
+    def put(self, result: StoredResult, codes: Iterable[tuple[str, GraphCode]]) -> None:
         """Store a result and the code of its graphs; the result last, after everything that it names.
 
         Raises NoFingerprintError for code that another process cannot load.
@@ -87,8 +87,8 @@ class CacheEntry:
             return
         for name, code in codes:
             self.put_code(name, code)
-        self.entry = entry
-        self._put(RESULTS, self._variant_key(), entry)
+        self.result = result
+        self._put(RESULTS, self._variant_key(), result)
 
     def put_code(self, name: str, code: GraphCode) -> None:
         """Store a backend's code for one graph; raises NoFingerprintError."""
@@ -116,11 +116,11 @@ class CacheEntry:
         took_ms = (time.perf_counter() - started) * 1000
         try:
             self.put_code(name, code)
-            if self.entry is not None:
-                self.entry = replace(self.entry, cold_ms=self.entry.cold_ms + took_ms)
-                self._put(RESULTS, self._variant_key(), self.entry)
+            if self.result is not None:
+                self.result = replace(self.result, cold_ms=self.result.cold_ms + took_ms)
+                self._put(RESULTS, self._variant_key(), self.result)
         except NoFingerprintError as error:
-            _LOG.debug("the code of `%s` is not kept: %s", name, error)
+            _LOG.debug("the code of `%s` is not stored: %s", name, error)
         return made
 
     def target(self) -> Target | None:
@@ -129,13 +129,13 @@ class CacheEntry:
 
     def put_target(self, target: Target) -> None:
         """Store a report, without the fields of this run."""
-        if self.store is not None and self.entry is not None:
+        if self.store is not None and self.result is not None:
             self._put(REPORTS, self._report_key(), replace(target, timings_ms={}, cache_answer=None))
 
     def answer(self) -> CacheAnswer:
         """Return how the cache was used, for the report."""
-        if self.hit and self.entry is not None:
-            return CacheAnswer("hit", cold_ms=self.entry.cold_ms)
+        if self.hit and self.result is not None:
+            return CacheAnswer("hit", cold_ms=self.result.cold_ms)
         return CacheAnswer("not stored", self.reason) if self.reason else CacheAnswer("miss")
 
     def _variant_key(self, graph: str = "") -> str:

@@ -78,9 +78,8 @@ def option_lines(options: CompileOptions) -> Iterator[str]:
     if options.for_inductor:
         yield from _third_party_rules()
         settings = {**inductor_settings(), **dict(options.inductor_config)}
-        if (
-            settings.get("triton.cudagraphs") and torch.cuda.is_available()
-        ):  # `reduce-overhead` has no effect on a CPU
+        # on a CPU, the setting of `mode="reduce-overhead"` has no effect
+        if settings.get("triton.cudagraphs") and torch.cuda.is_available():
             raise NoFingerprintError("CUDA graphs")
         yield fingerprint_text(dict(sorted(settings.items())), _reject_function)
         yield _processor()

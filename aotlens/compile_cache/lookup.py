@@ -105,13 +105,13 @@ def store_result(
         return
     compiled = [(name, graph) for name, graph in graphs_of(code) if graph.compile and not graph.lazy]
     try:
-        cache_entry.put(_entry(text, code, constants, (cache_entry.sizes, took_ms)), compiled)
+        cache_entry.put(_stored_result(text, code, constants, cache_entry.sizes, took_ms), compiled)
     except NoFingerprintError as error:
         cache_entry.disable(str(error))
 
 
-def _entry(
-    text: ModuleText, code: Generated, constants: dict[int, str], known: tuple[CallSizes | None, float]
+def _stored_result(
+    text: ModuleText, code: Generated, constants: dict[int, str], sizes: CallSizes | None, took_ms: float
 ) -> StoredResult:
     """Return the record of a result; `constants` maps tensors, by identity, to their paths in the captured
     graph.
@@ -131,14 +131,13 @@ def _entry(
             stored_constants[name] = constants[id(value)]
         else:
             raise NoFingerprintError(f"what `{name}` of the module text is bound to")
-    of_some = text.late.get(BACKWARD_OF_SOME)
-    if of_some is not None and of_some.records:
+    partial_backward = text.late.get(BACKWARD_OF_SOME)
+    if partial_backward is not None and partial_backward.records:
         raise NoFingerprintError(
             "a custom function or a hook whose backward depends on which tangents are defined"
         )
     if set(text.late) - {BOUND_NAME, BACKWARD_OF_SOME}:
         raise NoFingerprintError("a captured tensor")
-    sizes, took_ms = known
     guards = sizes.guards() if sizes is not None else None
     return StoredResult(
         text.source,
@@ -146,7 +145,7 @@ def _entry(
         tuple(lazy),
         stored_constants,
         differentiable=BOUND_NAME in text.late,
-        partial_backward=of_some is not None,
+        partial_backward=partial_backward is not None,
         guards=guards,
         cold_ms=took_ms,
     )

@@ -40,24 +40,25 @@ def restored_text(
     cache_entry: CacheEntry,
     gm: fx.GraphModule,
     compile_in_full: Callable[[], FullyCompiled],
-    settings_and_clock: tuple[dict[str, Any], Clock],
+    inductor_config: dict[str, Any],
+    clock: Clock,
 ) -> ModuleText | None:
     """Return the text of a cache entry; None where the code of a graph is missing. `compile_in_full` provides
     what entries lack."""
-    entry, config = cache_entry.entry, settings_and_clock[0]
-    assert entry is not None  # checked by the caller
+    result = cache_entry.result
+    assert result is not None  # checked by the caller
     bound: dict[str, Any] = {}
-    for name in entry.compiled:
-        code = _loaded(cache_entry, name, config)
+    for name in result.compiled:
+        code = _loaded(cache_entry, name, inductor_config)
         if code is None:
             cache_entry.hit = False
             return None
         bound[name] = code
-    for name in entry.lazy:
+    for name in result.lazy:
         bound[f"compile_{name}"] = in_callers_context(
-            _loaded_at_first_call(cache_entry, name, compile_in_full, settings_and_clock)
+            _loaded_at_first_call(cache_entry, name, compile_in_full, inductor_config, clock)
         )
-    for name, path in entry.constants.items():
+    for name, path in result.constants.items():
         bound[name] = attribute_at(gm, path)
 
     def differentiable_backward(*args: Any) -> Any:
@@ -66,23 +67,23 @@ def restored_text(
     def partial_backward(defined: Any) -> Any:
         return compile_in_full().module.text.late[BACKWARD_OF_SOME](defined)
 
-    late: dict[str, Any] = {BOUND_NAME: differentiable_backward} if entry.differentiable else {}
-    late |= {BACKWARD_OF_SOME: partial_backward} if entry.partial_backward else {}
-    return ModuleText(entry.source, (), bound, late)
+    late: dict[str, Any] = {BOUND_NAME: differentiable_backward} if result.differentiable else {}
+    late |= {BACKWARD_OF_SOME: partial_backward} if result.partial_backward else {}
+    return ModuleText(result.source, (), bound, late)
 
 
 def _loaded_at_first_call(
     cache_entry: CacheEntry,
     name: str,
     compile_in_full: Callable[[], FullyCompiled],
-    settings_and_clock: tuple[dict[str, Any], Clock],
+    inductor_config: dict[str, Any],
+    clock: Clock,
 ) -> Callable[[], Code]:
     """Return a function that loads a graph's code, or compiles it where it is not stored."""
-    config, clock = settings_and_clock
 
     def load() -> Code:
         with clock.stage("code of the backward"):
-            code = _loaded(cache_entry, name, config)
+            code = _loaded(cache_entry, name, inductor_config)
         if code is not None:
             return code
         with clock.stage("codegen of the backward"):
@@ -92,12 +93,14 @@ def _loaded_at_first_call(
     return load
 
 
-def _loaded(cache_entry: CacheEntry, name: str, config: dict[str, Any]) -> Code | None:
+def _loaded(cache_entry: CacheEntry, name: str, inductor_config: dict[str, Any]) -> Code | None:
+    """Return the code of a graph; None where it cannot be loaded or is not stored (a backward that never
+    ran)."""
     serialized = cache_entry.code(name)
     if serialized is None:
         return None
     try:
-        code = load_code(serialized, config)
+        code = load_code(serialized, inductor_config)
     except Exception as error:  # noqa: BLE001 (a pickle may raise anything; the graph is compiled instead)
         _LOG.debug("the code of `%s` cannot be loaded: %s: %s", name, type(error).__name__, error)
         return None

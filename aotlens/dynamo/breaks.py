@@ -47,8 +47,11 @@ class BreakFacts:
     effect: BreakEffect
     owner: str
     """The user's function, with `after line 7` for code that follows a break in it."""
-    is_traced: bool
-    """Whether a user line is known."""
+    has_user_line: bool
+    """Whether the stack contains a frame of the user's or of an installed package.
+
+    Without one, only the call of the compiled layer can be reported.
+    """
     is_users: bool
     """Whether the function that Dynamo was compiling is the user's."""
     caller: str
@@ -146,40 +149,43 @@ def _facts(loss: DynamoLoss, wrapped: str) -> BreakFacts:
     index = user_frame(loss.frames)
     owner = wrapped or user_qualname(loss.root.co_qualname, loss.root.co_filename)
     what, explanation, hint = message_parts(loss.message)
-    effect: BreakEffect = "error" if loss.is_error else _effect(loss)
-    related: tuple[Related, ...] = ()
-    is_users = is_user_file(loss.root.co_filename)
+    span, related = _spans(loss, index)
+    return BreakFacts(
+        span=span,
+        text=expression_text(span),
+        code=break_code(loss.message),
+        what=what,
+        explanation=explanation,
+        hint=hint,
+        effect="error" if loss.is_error else _effect(loss),
+        owner=owner,
+        has_user_line=index is not None,
+        is_users=is_user_file(loss.root.co_filename),
+        caller=wrapped or ("" if index is None else loss.frames[index].name),
+        wrapped={},
+        related=related,
+        splits=dict.fromkeys([owner.partition(AFTER)[0]]),
+        compilations=dict.fromkeys([loss.compile_id] if loss.compile_id else []),
+        lines=_lines(loss),
+    )
+
+
+def _spans(loss: DynamoLoss, index: int | None) -> tuple[Span, tuple[Related, ...]]:
+    """Return the user's expression, and the line below it where Dynamo stops; `index` is the user's frame.
+
+    A function that Dynamo gives up before it traces a line is reported as a whole.
+    """
+    whole_function = statement_span(loss.root.co_filename, loss.root.co_firstlineno)
     is_untraced = loss.effect is None and not loss.is_error and not _traces(loss)
     if index is None or (is_untraced and is_first_party_file(loss.root.co_filename)):
-        span = statement_span(loss.root.co_filename, loss.root.co_firstlineno)
-    elif is_untraced:
-        span = span_of(loss.frames[index])
-        library = statement_span(loss.root.co_filename, loss.root.co_firstlineno)
-        related = (Related(library, f"Dynamo gives `{loss.root.co_name}` up"),)
-    else:
-        span = span_of(loss.frames[index])
-        below = loss.frames[-1]
-        if below is not loss.frames[index]:
-            name = user_qualname(below.name, below.filename).partition(AFTER)[0]
-            related = (Related(span_of(below), f"Dynamo stops here, in `{name}`"),)
-    return BreakFacts(
-        span,
-        expression_text(span),
-        break_code(loss.message),
-        what,
-        explanation,
-        hint,
-        effect,
-        owner,
-        index is not None,
-        is_users,
-        wrapped or ("" if index is None else loss.frames[index].name),
-        {},
-        related,
-        dict.fromkeys([owner.partition(" after ")[0]]),
-        dict.fromkeys([loss.compile_id] if loss.compile_id else []),
-        _lines(loss),
-    )
+        return whole_function, ()
+    span, below = span_of(loss.frames[index]), loss.frames[-1]
+    if is_untraced:
+        return span, (Related(whole_function, f"Dynamo gives `{loss.root.co_name}` up"),)
+    if below is loss.frames[index]:
+        return span, ()
+    name = user_qualname(below.name, below.filename).partition(AFTER)[0]
+    return span, (Related(span_of(below), f"Dynamo stops here, in `{name}`"),)
 
 
 def _traces(loss: DynamoLoss) -> bool:

@@ -27,7 +27,9 @@ class MeasuredGuards:
     """The guards of one compilation."""
 
     made: tuple[tuple[str, str, Frames], ...]
+    """Of each guard its source (`L['x']`), its code, and where it was made."""
     nanoseconds: float | None
+    """The time of evaluating all of them once; None if it is not measured."""
 
 
 @dataclass(frozen=True, slots=True)

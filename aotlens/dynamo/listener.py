@@ -99,6 +99,7 @@ class Listener:
         self.counts_calls = time_guards
         """Whether every run of a graph is noted: guards cost their time at each call, so both are shown."""
         self.on_run: Callable[[], None] | None = None
+        """Called at each run of a graph; None where the session does not count the calls of targets."""
         self.graphs: dict[str, tuple[str, str, str]] = {}
         """File, function and part of each compilation whose graph ran."""
         self.wrapped_skips: dict[int, WrappedSkip] = {}
@@ -107,8 +108,11 @@ class Listener:
         self._sized: dict[str, Frames] = {}
         """Where each condition on sizes was created."""
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
+        """By file and `co_qualname`, what `_qualname` returns, for which it compiles the file."""
         self._ids: dict[str, str] = {}
+        """By Dynamo's id of a compilation, ours, which is unique."""
         self._epochs: dict[str, int] = {}
+        """How often Dynamo has used each of its ids."""
         self._eager_calls: EagerCalls | None = None
         self._limited: dict[CodeType, FunctionFacts] = {}
         """The functions that have reached the recompile limit."""
@@ -168,6 +172,7 @@ class Listener:
         return owner, f"in {name}"
 
     def _qualname(self, code: CodeType) -> tuple[str, str]:
+        """Return the name of the user's function and, for a resume function, `after line 14`; else empty."""
         key = code.co_filename, code.co_qualname
         if key not in self._names:
             name, after, line = user_qualname(code.co_qualname, code.co_filename).partition(AFTER)

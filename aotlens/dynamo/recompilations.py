@@ -310,6 +310,6 @@ def _of_sizes(part: str, names: tuple[str, ...], values: dict[str, Any]) -> Fail
     old = part.replace(names[0], "").strip()
     if match:
         old = f"{match['left']} to {match['right']}" if match["right"] else f">= {match['left']}"
-    old = old.removeprefix("== ") if old.startswith("== ") else old
+    old = old.removeprefix("== ")
     kind: CauseKind = "size" if ".size()" in names[0] else "stride" if ".stride()" in names[0] else "other"
     return FailedGuard(kind, part, names[0], user_name(old), str(value) if is_there else "", names[0])

@@ -32,7 +32,7 @@ from aotlens.model.dynamo import (
     Specialisation,
     SpecialisationKind,
 )
-from aotlens.model.report import Target
+from aotlens.model.report import AFTER, Target
 from aotlens.model.source import Span
 from aotlens.torch_api.caches import dynamo_cache_counts
 
@@ -85,7 +85,7 @@ def _function_around(facts: BreakFacts, listener: Listener) -> FunctionKey:
     for key, known in listener.functions.items():
         if known.file == file and known.line == line:
             return key
-    qualname = enclosing_qualname(facts) or facts.owner.partition(" after ")[0]
+    qualname = enclosing_qualname(facts) or facts.owner.partition(AFTER)[0]
     definition = definition_at(file, line)
     listener.function(file, qualname, definition.line if definition is not None else line)
     return file, qualname

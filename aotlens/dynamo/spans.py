@@ -65,19 +65,22 @@ def span_of(frame: traceback.FrameSummary) -> Span:
 
 
 def statement_span(file: str, line: int) -> Span:
-    """Return the statement that begins on a line, without its body; an empty span if there is none."""
+    """Return the first line of the statement that begins on a line, or that a decorator on it belongs to.
+
+    An empty span, which stands for the whole line, if no statement begins there or its header continues on
+    the next line.
+    """
     line = _decorated(file).get(line, line)
     for node in _nodes(file).get(line, ()):
-        if isinstance(node, ast.stmt):
-            body = getattr(node, "body", None)
-            last = body[0].lineno - 1 if isinstance(body, list) and body else None
-            if last is None or last <= line:
-                text = _COMMENT.sub("", linecache.getline(file, line).rstrip())
-                end = (node.end_lineno, node.end_col_offset)
-                same = last is None and end[0] == line
-                return Span(
-                    file, line, node.col_offset, line, (end[1] if same else None) or len(text.encode())
-                )
+        if not isinstance(node, ast.stmt):
+            continue
+        body = getattr(node, "body", None)
+        if body and body[0].lineno > line + 1:
+            continue
+        if body or node.end_lineno != line:
+            text = _COMMENT.sub("", linecache.getline(file, line).rstrip())
+            return Span(file, line, node.col_offset, line, len(text.encode()))
+        return Span(file, line, node.col_offset, line, node.end_col_offset or 0)
     return Span(file, line, 0, line, 0)
 
 

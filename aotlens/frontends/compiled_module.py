@@ -14,8 +14,11 @@ import torch
 def compiled_module(
     module: torch.nn.Module, call: Callable[..., Any], compile_copy: Callable[[torch.nn.Module], Any]
 ) -> torch.nn.Module:
-    """Return `module` with calls that go to `call`; `compile_copy` compiles copies made by `copy.deepcopy`
-    and pickle."""
+    """Return `module` with calls that go to `call`.
+
+    The compiled code mutates this module's buffers, so `compile_copy` compiles each copy that `copy.deepcopy`
+    or pickle makes.
+    """
     kind = type(module)
 
     def copied(self: Any, memo: dict[int, Any]) -> Any:
@@ -23,7 +26,7 @@ def compiled_module(
 
     methods = {
         "__call__": lambda self, *args, **kwargs: call(*args, **kwargs),
-        "__deepcopy__": copied,
+        "__deepcopy__": copied,  # beside `__reduce_ex__`, since the class may have its own (`fx.GraphModule`)
         "__reduce_ex__": lambda self, protocol: (compile_copy, (module,)),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,

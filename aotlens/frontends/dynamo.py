@@ -127,8 +127,8 @@ def with_user_options(options: CompileOptions, user_options: dict[str, Any] | No
 def _with_budget(policy: Any, budget: Any) -> Policy:
     """Return the policy with a budget, which is given as on the command line or as a number."""
     if not isinstance(policy, str):
-        what = "a policy that is not a string"
         raise UserError(
-            f"`memory_budget` with {what}: give the budget to that, as `Policy(budget=Budget(…))`"
+            "`memory_budget` with a policy that is not a string: give the budget to that, as"
+            " `Policy(budget=Budget(…))`"
         )
     return Policy.parse(policy.split(",") if policy else (), str(budget))

@@ -32,27 +32,28 @@ class UntiedInputs:
     values: list[Any] = field(default_factory=list)
     """All inputs in order."""
 
-    def untied(self, value: Any) -> Any:
-        """Return the value itself the first time, and then copies like it."""
-        if type(value) is not torch.nn.Parameter and not isinstance(value, torch.Tensor):
+    def copy_if_repeated(self, value: Any) -> Any:
+        """Return a value itself the first time, and then copies with its properties, so that capture sees
+        separate tensors; a sparse tensor or a subclass, which cannot be copied like this, stays one input."""
+        if not isinstance(value, torch.Tensor):
             return value
         if id(value) not in self.seen:
             self.seen.add(id(value))
             return value
         if hasattr(value, "__tensor_flatten__") or value.layout != torch.strided:
             return value
-        made = value.detach().new_empty_strided(value.size(), value.stride())
-        parameter = isinstance(value, torch.nn.Parameter)
-        made = torch.nn.Parameter(made, False) if parameter else made
-        made.requires_grad_(value.requires_grad)
-        self.originals[id(made)] = value
-        return made
+        copied = value.detach().new_empty_strided(value.size(), value.stride())
+        if isinstance(value, torch.nn.Parameter):
+            copied = torch.nn.Parameter(copied, requires_grad=False)
+        copied.requires_grad_(value.requires_grad)
+        self.originals[id(copied)] = value
+        return copied
 
     def untie(self, module: Any, seen: set[int]) -> None:
         """Replace repeated tensors and submodules of a module by copies."""
         for store in (module._parameters, module._buffers):
             for key, tensor in store.items():
-                self._put(store, key, tensor, self.untied(tensor))
+                self._put(store, key, tensor, self.copy_if_repeated(tensor))
         for key, part in module._modules.items():
             if part is None:
                 continue
@@ -101,7 +102,7 @@ def untied_inputs(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         if isinstance(function, torch.nn.Module):
             untied.untie(function, {id(function)})
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        leaves = [untied.untied(leaf) for leaf in leaves]
+        leaves = [untied.copy_if_repeated(leaf) for leaf in leaves]
         untied.args, untied.kwargs = pytree.tree_unflatten(leaves, spec)
         untied.values = [*module_tensors(function).values(), *leaves]
         yield untied

@@ -17,6 +17,7 @@ import aotlens
 from aotlens.eager.fallback import EagerGraph, eager_call, is_user_error
 from aotlens.errors import AotlensError
 from aotlens.frontends.call_signature import signature
+from aotlens.frontends.compile import compile as compile_directly
 from aotlens.frontends.compiled_module import compiled_module
 from aotlens.frontends.dynamo import compile_for_dynamo, with_user_options
 from aotlens.options import CompileOptions
@@ -121,7 +122,7 @@ class CompileRouter:
     def direct(self, function: Any, user_options: CompileOptions | None) -> Callable[..., Any]:
         """Compile a function as `aotlens.compile(function, options=user_options)` does."""
         options = self._merged(user_options)
-        compiled: Any = aotlens.frontends.compile.compile(function, options=options)
+        compiled: Any = compile_directly(function, options=options)
 
         def routed(*args: Any, **kwargs: Any) -> Any:
             if is_recording():

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aotlens.model.report import Span, Target
+from aotlens.model.report import AFTER, Span, Target
 from aotlens.view.quantities import counted, signature
 
 __all__ = ["Function", "Graph", "by_function", "capture_name", "same_capture"]
@@ -89,7 +89,7 @@ def _function(targets: list[Target]) -> Function:
     for target in targets:
         frame = target.graph.frame if target.graph else frames.get(target.qualname, target.qualname)
         graphs.setdefault(frame, []).append(target)
-    name = whole.name.partition(" after ")[0]
+    name = whole.name.partition(AFTER)[0]
     return Function(name, whole.span, tuple(Graph(tuple(group)) for group in graphs.values()))
 
 

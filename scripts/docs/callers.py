@@ -4,12 +4,14 @@ python -m scripts.docs.callers
 """
 
 import ast
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 PAGE = Path("docs/architecture/callers.md")
+PROJECT = Path("pyproject.toml")
 PRODUCT = ("aotlens", "tui", "lsp_server")
 TOOLS = ("scripts", "benchmarks")
 """What uses the product beside the product itself: a change must keep them working as well."""
@@ -18,9 +20,10 @@ MOST_CALLERS = 8
 INTRODUCTION = """# Who calls it
 
 For each file, what other packages import from it, and where; `scripts/` and `benchmarks/` count as packages,
-tests do not. Where many modules import a name, each package has the number of its modules. `Class.method` is
-listed where no other class has a method or a field of that name, for the modules that import from its file. A
-name that is not listed is used within its package only, or through an object that a listed function returns.
+tests do not. `pyproject.toml` names entry points: the command, and the backend that torch loads. Where many
+modules import a name, each package has the number of its modules. `Class.method` is listed where no other
+class has a method or a field of that name, for the modules that import from its file. A name that is not
+listed is used within its package only, or through an object that a listed function returns.
 `python -m scripts.docs.callers` makes the page; what each file holds is on the page of its package
 ([index](index.md)).
 """
@@ -63,7 +66,7 @@ def callers() -> Callers:
     paths = sorted(path for folder in PRODUCT + TOOLS for path in Path(folder).rglob("*.py"))
     modules = {path: _module(path) for path in paths}
     owners = _owners(modules)
-    for path, module in modules.items():
+    for path, module in {**modules, PROJECT: _entry_points()}.items():
         for source, name in (*module.imports, *_calls(module, owners)):
             package = _package(source)
             if package is not None and package != _package(path):
@@ -134,6 +137,18 @@ def _imports(tree: ast.Module) -> Iterator[tuple[Path, str]]:
                     yield folder / "__init__.py", alias.name
 
 
+def _entry_points() -> Module:
+    """Return the project's entry points as imports: the command, and the backend that torch loads."""
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    imports = []
+    for group in (project["scripts"], *project["entry-points"].values()):
+        for target in group.values():
+            module, _, name = target.partition(":")
+            path = Path(*module.split("."))
+            imports.append((path / "__init__.py" if path.is_dir() else path.with_suffix(".py"), name))
+    return Module(tuple(imports), (), frozenset(), frozenset())
+
+
 def _package(path: Path) -> str | None:
     """Return the package that a page of the architecture covers; None for modules beside the packages."""
     if path.parts[0] != "aotlens":
@@ -142,6 +157,8 @@ def _package(path: Path) -> str | None:
 
 
 def _shown(path: Path) -> str:
+    if path == PROJECT:
+        return path.name
     return str(
         path.with_suffix("").relative_to("aotlens") if path.parts[0] == "aotlens" else path.with_suffix("")
     )

@@ -108,7 +108,7 @@ def _of_wrapped(
     ids = {id(entry.function) for entry in entries}
     own = next((facts for facts in breaks if facts.wrapped.keys() & ids), None)
     if own is not None and (eager_calls or own.effect == "error"):
-        return _record(name, reason_of(own), own.span if own.is_traced else site, eager_calls, entries)
+        return _record(name, reason_of(own), own.span if own.has_user_line else site, eager_calls, entries)
     if eager_calls == 0:
         return None
     if skip := _own_skip(ids, log):

@@ -8,6 +8,7 @@ import traceback
 from typing import Any
 
 from aotlens.errors import DYNAMO_FRAMES
+from aotlens.model.report import AFTER
 
 __all__ = ["ENGINE_FAILS_ALONE", "dynamo_frames", "is_dynamo_error", "original_error"]
 
@@ -47,7 +48,7 @@ def _named(frame: traceback.FrameSummary) -> traceback.FrameSummary:
     return traceback.FrameSummary(
         frame.filename,
         frame.lineno,
-        user_qualname(frame.name, frame.filename).partition(" after line ")[0],
+        user_qualname(frame.name, frame.filename).partition(AFTER)[0],
         end_lineno=frame.end_lineno,
         colno=frame.colno,
         end_colno=frame.end_colno,

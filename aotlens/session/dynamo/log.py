@@ -16,7 +16,7 @@ from aotlens.dynamo.skips import LAYER_OF_TORCH, skip_of
 from aotlens.dynamo.spans import span_of, user_frame
 from aotlens.model.dynamo import BreakEffect, Dynamo
 from aotlens.model.eager import CODES, NotCompiled, NotCompiledCause
-from aotlens.model.report import Target
+from aotlens.model.report import AFTER, Target
 from aotlens.model.source import Span
 from aotlens.torch_api.dynamo.events import DynamoLoss
 
@@ -93,7 +93,7 @@ class DynamoLog:
 def _of_break(facts: BreakFacts) -> NotCompiled | None:
     cause, owner = CAUSES[facts.effect], facts.owner
     if not facts.is_users:
-        if not facts.is_traced or cause == "whole function":
+        if not facts.has_user_line or cause == "whole function":
             return None  # a layer of torch's own, which `not_compiled` names
         owner = facts.caller or owner
     return NotCompiled(_short(owner), owner, cause, reason_of(facts), CODES[cause], facts.span)
@@ -117,5 +117,5 @@ def first_line(file: str, line: int) -> Span:
 
 def _short(owner: str) -> str:
     """Return `Net after line 7` for `Net.forward after line 7`, as targets are named."""
-    function, after, line = owner.partition(" after ")
+    function, after, line = owner.partition(AFTER)
     return function.removesuffix(".forward").rsplit(".", 1)[-1] + after + line
