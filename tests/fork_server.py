@@ -62,7 +62,10 @@ class Running:
         if request.bound:
             self._bound[connection.fileno()] = pid
             self.selector.register(connection, selectors.EVENT_READ)
-        connection.sendall(struct.pack("!Q", pid))
+        try:
+            connection.sendall(struct.pack("!Q", pid))
+        except OSError:  # the client has left, and nobody waits for the command
+            os.kill(pid, signal.SIGKILL)
 
     def report_ended(self) -> None:
         """Send the exit code of each command that has ended."""
@@ -112,7 +115,11 @@ def main(listening: int, client: int) -> None:
                 running.report_ended()
             elif key.fd == listening:
                 connection, _ = server.accept()
-                request, streams = _receive(connection)
+                received = _receive(connection)
+                if received is None:
+                    connection.close()
+                    continue
+                request, streams = received
                 pid = os.fork()
                 if pid == 0:
                     signal.set_wakeup_fd(-1)
@@ -152,12 +159,18 @@ def _load() -> tuple[Any, Any]:
     return warm
 
 
-def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
+def _receive(connection: socket.socket) -> tuple[Request, list[int]] | None:
+    """Return a request and its streams; None from a client that left before it was complete."""
     data, streams, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
-    (length,) = LENGTH.unpack(data)
+    length = LENGTH.unpack(data)[0] if len(data) == LENGTH.size else 1
     body = b""
     while len(body) < length:
-        body += connection.recv(length - len(body))
+        part = connection.recv(length - len(body)) if data else b""
+        if not part:
+            for stream in streams:
+                os.close(stream)
+            return None
+        body += part
     fields = json.loads(body)
     fields["words"] = tuple(fields["words"])
     return Request(**fields), streams

@@ -81,7 +81,7 @@ def share_server() -> None:
     os.environ[SOCKET] = server().path
 
 
-def _server_path() -> str:
+def server_path() -> str:
     return os.environ.get(SOCKET) or server().path
 
 
@@ -118,7 +118,7 @@ def start(
     path: str | None = None,
 ) -> Child:
     """Start `python WORDS…` on the three streams."""
-    path = path or _server_path()
+    path = path or server_path()
     environment = {**(os.environ if env is None else env), SOCKET: path}
     folder = cwd or os.getcwd()
     body = {"words": words, "cwd": folder, "env": environment, "new_session": new_session, "bound": bound}
@@ -170,7 +170,7 @@ def bound_command(*words: str) -> tuple[str, ...]:
 
 
 def _relay_to_server(*words: str) -> tuple[str, ...]:
-    return (sys.executable, "-I", "-S", __file__, _server_path(), *words)
+    return (sys.executable, "-I", "-S", __file__, server_path(), *words)
 
 
 class Forking(subprocess.Popen[Any]):

@@ -1,6 +1,8 @@
 """Compare a command in a fork of the loaded process with the same command in its own process."""
 
+import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Ended, forked, python
-from tests.forked import Server, start
+from tests.forked import LENGTH, Server, server_path, start
 
 PROGRAMS = {
     "streams": "import sys; print('out'); sys.stderr.write('err\\n'); print(sys.stdin.read() == '')",
@@ -56,6 +58,21 @@ def test_a_bound_command_ends_with_its_client() -> None:
         assert output.readline() == b"waits\n"
         child.connection.close()
         assert output.read() == b""  # the other end is closed
+
+
+def test_a_client_that_leaves_early_does_not_end_the_server() -> None:
+    """As one that was killed while the machine was busy."""
+    words = json.dumps({"words": ("-c", "pass"), "cwd": os.getcwd(), "env": dict(os.environ)}).encode()
+    with open(os.devnull, "rb") as nothing:
+        streams = [nothing.fileno()] * 3
+        for body in (b"", words[:9], words):
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(server_path())
+                if body:
+                    socket.send_fds(connection, [LENGTH.pack(len(words))], streams)
+                    connection.sendall(body)
+    ended = forked("-c", "print('serves')")
+    assert (ended.code, ended.out) == (0, "serves\n")
 
 
 def test_a_fork_of_a_test_process_leaves_the_server_alone(tmp_path: Path) -> None:
