@@ -3,6 +3,7 @@
 Invariant: the records are facts of one run, in Dynamo's terms; `records` turns them into the report's.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ from aotlens.model.dynamo import Cause
 from aotlens.model.source import Span
 from aotlens.torch_api.dynamo.events import DynamoConstant, Frames
 
-__all__ = ["CompilationFacts", "FunctionFacts", "MeasuredGuards", "WrappedSkip"]
+__all__ = ["CompilationFacts", "CompilationIds", "FunctionFacts", "MeasuredGuards", "WrappedSkip"]
 
 
 @dataclass(slots=True)
@@ -61,3 +62,22 @@ class FunctionFacts:
     eager_calls: int = 0
     """Calls in eager since the limit was reached, the call that reached it included."""
     calls: int = 0
+
+
+class CompilationIds:
+    """Dynamo's ids of compilations, made unique: after `torch.compiler.reset()` they begin at `0/0` again."""
+
+    def __init__(self) -> None:
+        self._current: dict[str, str] = {}
+        self._uses: Counter[str] = Counter()
+
+    def current(self, dynamo_id: str) -> str:
+        """Return our id of the last compilation with this id of Dynamo's."""
+        return self._current.get(dynamo_id, dynamo_id)
+
+    def new(self, dynamo_id: str) -> str:
+        """Return the id of a compilation that begins."""
+        self._uses[dynamo_id] += 1
+        count = self._uses[dynamo_id]
+        self._current[dynamo_id] = f"{dynamo_id}#{count}" if count > 1 else dynamo_id
+        return self._current[dynamo_id]

@@ -16,7 +16,7 @@ from aotlens.dynamo.breaks import Breaks, is_limit
 from aotlens.dynamo.cache_lookups import CacheLog
 from aotlens.dynamo.compile_sites import CompileSites, code_of
 from aotlens.dynamo.compile_time import DYNAMO, FIRST_RUN, Clock
-from aotlens.dynamo.facts import CompilationFacts, FunctionFacts, MeasuredGuards, WrappedSkip
+from aotlens.dynamo.facts import CompilationFacts, CompilationIds, FunctionFacts, MeasuredGuards, WrappedSkip
 from aotlens.dynamo.graph_edges import graph_edges
 from aotlens.dynamo.graph_transfers import GraphTransfers
 from aotlens.dynamo.guard_names import as_guard, without_scope
@@ -109,10 +109,7 @@ class Listener:
         """Where each condition on sizes was created."""
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
         """By file and `co_qualname`, what `_qualname` returns, for which it compiles the file."""
-        self._ids: dict[str, str] = {}
-        """By Dynamo's id of a compilation, ours, which is unique."""
-        self._epochs: dict[str, int] = {}
-        """How often Dynamo has used each of its ids."""
+        self._ids = CompilationIds()
         self._eager_calls: EagerCalls | None = None
         self._limited: dict[CodeType, FunctionFacts] = {}
         """The functions that have reached the recompile limit."""
@@ -216,7 +213,7 @@ class Listener:
 
     def loses(self, loss: DynamoLoss) -> None:
         frame = next((frame for frame in reversed(self._tracing.stack) if frame.code is loss.root), None)
-        compile_id = self._known_id(loss.compile_id) or (frame.compile_id if frame is not None else "")
+        compile_id = self._ids.current(loss.compile_id) or (frame.compile_id if frame is not None else "")
         loss = loss._replace(compile_id=compile_id)
         self.losses.append(loss)
         if is_limit(loss):
@@ -250,20 +247,10 @@ class Listener:
     def _runs_in_eager(self, code: CodeType) -> None:
         self._limited[code].eager_calls += 1
 
-    def _known_id(self, compile_id: str) -> str:
-        """Return Dynamo's compilation id made unique, since `torch.compiler.reset()` restarts at `0/0`."""
-        return self._ids.get(compile_id, compile_id)
-
-    def _new_id(self, compile_id: str) -> str:
-        epoch = self._epochs.get(compile_id, 0)
-        self._epochs[compile_id] = epoch + 1
-        self._ids[compile_id] = f"{compile_id}#{epoch + 1}" if epoch else compile_id
-        return self._ids[compile_id]
-
     def recompiles(self, recompile: DynamoRecompile) -> None:
         """Note which guard failed, and at which lines, so that a function is compiled once more."""
         owner, part = self._owner(recompile.code)
-        facts = self._compilation(owner, part, self._known_id(recompile.compile_id))
+        facts = self._compilation(owner, part, self._ids.current(recompile.compile_id))
         miss = closest_entry(recompile)
         if miss is None:
             facts.cause = Cause("", "other", "", "", "", None, None, "")
@@ -280,7 +267,7 @@ class Listener:
             failed.new,
             user_span(frames),
             user_span(recompile.above),
-            self._known_id(miss.entry),
+            self._ids.current(miss.entry),
         )
 
     def _broken_before(self, code: CodeType) -> str:
@@ -354,12 +341,12 @@ class Listener:
             self._end_line()
         frame = next(iter(reversed(self._tracing.stack)), None)
         if compile_id and frame is not None and not frame.compile_id:
-            frame.compile_id = self._new_id(compile_id)
+            frame.compile_id = self._ids.new(compile_id)
             self._compilation(frame.owner, frame.part, frame.compile_id)
-        self.clock.begin(name, self._known_id(compile_id))
+        self.clock.begin(name, self._ids.current(compile_id))
 
     def looks_up(self, event: CacheEvent) -> None:
-        self.caches.note(event._replace(compile_id=self._known_id(event.compile_id)))
+        self.caches.note(event._replace(compile_id=self._ids.current(event.compile_id)))
 
     def phase_ends(self, name: str) -> None:
         self.clock.end(name)
@@ -370,12 +357,12 @@ class Listener:
         return owner.compilations[compile_id]
 
     def captures(self, graph: DynamoGraph, nodes: Sequence[Any]) -> None:
-        self.crossings.edges[self._known_id(graph.compile_id)] = graph_edges(nodes)
+        self.crossings.edges[self._ids.current(graph.compile_id)] = graph_edges(nodes)
 
     def runs(self, graph: DynamoGraph, inputs: Sequence[Any]) -> Callable[[Any], None]:
         """Note that a compiled graph starts to run; the returned callback takes its outputs."""
         owner, part = self._owner(graph.code)
-        compile_id = self._known_id(graph.compile_id)
+        compile_id = self._ids.current(graph.compile_id)
         owner.calls += not part
         self.graphs[compile_id] = owner.file, owner.qualname, part
         received = self.crossings.reads(compile_id, inputs)
