@@ -127,20 +127,22 @@ class Checkpoints:
     def __init__(self, saved: SavedValues) -> None:
         self._saved = saved
         self._frame: CheckpointFrame | None = None
-        self._count = 0
+        self._region = 0
+        """The index of the current region, or of the next one."""
         self._policy: Callable[..., Any] | None = None
 
     @contextmanager
     def region(self, context_fn: Callable[[], Any] | None, arguments: Sequence[Any] = ()) -> Iterator[None]:
         """Record operators in a new region; a nested checkpoint belongs to the outer region.
 
+        torch enters it in place of `torch.utils.checkpoint`, and `LocatedRunner` for Dynamo's operator.
         `arguments` are what eager passes on recomputation; Dynamo does not separate them from free variables.
         """
         if self._frame is not None:
             yield
             self._frame.save_inner_arguments(arguments)
             return
-        frame = self._frame = CheckpointFrame(self._saved.recording, self._count)
+        frame = self._frame = CheckpointFrame(self._saved.recording, self._region)
         frame.save_arguments(arguments)
         forward, _ = context_fn() if context_fn is not None else (nullcontext(), None)
         self._policy = getattr(forward, "policy_fn", None)
@@ -152,7 +154,7 @@ class Checkpoints:
                 yield
         finally:
             self._frame = None
-            self._count += 1
+            self._region += 1
 
     @property
     def active(self) -> bool:
@@ -163,9 +165,9 @@ class Checkpoints:
         assert self._frame is not None  # only called within a region
         self._frame.note_reads((*args, *kwargs.values()))
         if self._policy is None:
-            return Checkpoint(self._count, CheckpointMark.PREFER_RECOMPUTE)
+            return Checkpoint(self._region, CheckpointMark.PREFER_RECOMPUTE)
         context = SelectiveCheckpointContext(is_recompute=False)
         policy = self._policy(context, func, *args, **kwargs)
         if isinstance(policy, bool):
             policy = CheckpointPolicy.MUST_SAVE if policy else CheckpointPolicy.PREFER_RECOMPUTE
-        return Checkpoint(self._count, MARKS[policy])
+        return Checkpoint(self._region, MARKS[policy])

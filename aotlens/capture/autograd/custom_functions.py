@@ -17,7 +17,11 @@ from aotlens.torch_api.autograd import current_autograd_node
 
 
 def apply_function(origins: Origins, graphs: tuple[Any, Any], args: Any, options: dict[str, Any]) -> Any:
-    """Run the forward graph and register the backward graph with autograd."""
+    """Run the forward graph and register the backward graph with autograd.
+
+    `options` are indices: of the saved values whose version autograd checks when the backward reads them, and
+    of the outputs that are written inputs (dirty) or have no gradient.
+    """
     forward_graph, backward_graph = graphs
     checked_indices, saved_values = set(options["saved_for_backward_idx"]), list[Any]()
 
@@ -41,12 +45,12 @@ def apply_function(origins: Origins, graphs: tuple[Any, Any], args: Any, options
                 if index in checked_indices and isinstance(value, Tensor)
             ]
             ctx.save_for_backward(*(saved_values[index] for index in ctx.checked))
-            ctx.kept = [None if index in ctx.checked else value for index, value in enumerate(saved_values)]
+            ctx.others = [None if index in ctx.checked else value for index, value in enumerate(saved_values)]
             saved_values.clear()
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
-            saved = list(ctx.kept)
+            saved = list(ctx.others)
             for index, value in zip(ctx.checked, ctx.saved_tensors, strict=True):
                 saved[index] = value
             with origins.user_code():

@@ -133,7 +133,7 @@ def items_of(container: Any) -> Iterator[Any]:
 
 
 def keyed_items(container: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the items of a list or dict with the keys that replace them."""
+    """Yield the items of a list or dict, each with its key; of other containers no item can be replaced."""
     if type(container) in (list, dict) and len(container) <= MAX_ITEMS:
         yield from container.items() if type(container) is dict else enumerate(container)
 

@@ -200,12 +200,16 @@ def wrapper_input(recording: Recording, value: Any, slot: FlatInput, name: str, 
 
 
 def fake_wrapper(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
-    """Return a fake wrapper; Dynamo recompiles for dynamic sizes that are static here."""
+    """Return a fake wrapper; if its sizes are static, Dynamo is made to recompile for others.
+
+    Dynamo does not recompile for another longest or shortest row of a jagged tensor: the inner tensors that
+    have these sizes keep their symbols.
+    """
     if dynamic and _sizes_may_vary(value):
         return to_fake(mode, value, static_shapes=False)
-    varying = specialise_sizes(mode, value, jagged=has_ragged_size(value))
+    symbolic_inner = specialise_sizes(mode, value, jagged=has_ragged_size(value))
     fake = to_fake(mode, value, static_shapes=True)
-    for name, inner in varying.items():
+    for name, inner in symbolic_inner.items():
         setattr(fake, name, inner)
     return fake
 

@@ -70,7 +70,7 @@ def _write(recording: Recording, target: Any, value: Any) -> None:
 
 
 def _results(recording: Recording, call: WritingCall, node: Node, count: int) -> Any:
-    """Return the operator's results: new tensors, or the mutated arguments."""
+    """Return the operator's results: new tensors, or for `add_` and `add.out` the mutated arguments."""
     if not call.func._schema.returns:
         return None
     if call.operator.returned:

@@ -126,7 +126,6 @@ def record_metadata_mutation(recording: Recording, call: WritingCall) -> Any:
     functional = call.operator.functional
     if functional is None:
         raise unsupported("operator-metadata-mutation", recording.span, operator=call.name)
-    use_synthetic_base(recording, tracked.storage)
     step = ViewStep.in_current_modes(functional, call.args[1:], call.kwargs, in_place=True)
     node, step = _value_as_view(recording, tensor, step)
     before, unseen = tensor.shape, not torch.is_grad_enabled() and not tracked.storage.inputs

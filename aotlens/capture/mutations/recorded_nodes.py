@@ -21,7 +21,10 @@ def note_metadata_mutation(recording: Recording, storage: Storage, mutation: Wri
 
 
 def use_synthetic_base(recording: Recording, storage: Storage) -> None:
-    """Turn overlapping graph inputs into views of their synthetic base, as if they had always been."""
+    """Turn overlapping graph inputs into views of their synthetic base, as if they had always been.
+
+    The first write or metadata mutation of one does so; until then the graph takes each by itself.
+    """
     if storage.on_base or not storage.overlapping_inputs:
         return
     storage.on_base = True

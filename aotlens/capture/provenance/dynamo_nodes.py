@@ -1,4 +1,4 @@
-"""Source locations of the nodes of a Dynamo graph."""
+"""Source locations of the nodes of a Dynamo graph, and its run on a recorder, each node at its own."""
 
 import re
 import traceback
