@@ -137,12 +137,16 @@ class _Runner(FloatRunner):
 
 
 def _fake_mode(example_inputs: Sequence[Any]) -> FakeTensorMode:
+    """Return Dynamo's fake mode; for a graph that is compiled outside Dynamo a new one.
+
+    Of its inputs, those that Dynamo made symbols are then plain numbers, and become symbols of this mode.
+    """
     context = TracingContext.try_get()
     fake_mode = detect_fake_mode(example_inputs) or (context.fake_mode if context is not None else None)
     if fake_mode is not None:
         return fake_mode
-    numbers = any(isinstance(value, (int, float)) for value in example_inputs)
-    return fake_mode_for((), symbolic=numbers)
+    has_numbers = any(isinstance(value, (int, float)) for value in example_inputs)
+    return fake_mode_for((), symbolic=has_numbers)
 
 
 def _is_dynamic(example_inputs: Sequence[Any]) -> bool:

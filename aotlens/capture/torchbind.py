@@ -33,7 +33,7 @@ class FakeObjects:
         self._recording = recording
         self._known: dict[int, tuple[Any, Any]] = {}
 
-    def argument(self, base: str, real: Any) -> tuple[Node, Any]:
+    def graph_input(self, base: str, real: Any) -> tuple[Node, Any]:
         """Return the graph input for the caller's object, and the function's argument for it."""
         return self._make_fake(base, real, Origin(NO_ORIGIN, ""))
 

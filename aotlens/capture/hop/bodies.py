@@ -28,7 +28,7 @@ FLEX_BACKWARD = "flex_attention_backward"
 class Body:
     """One function of an operator, its inputs, and the outputs of its program so far."""
 
-    def __init__(self, inner: Any, operator: str, label: str, operands: Sequence[Any]) -> None:
+    def __init__(self, inner: Recording, operator: str, label: str, operands: Sequence[Any]) -> None:
         self.inner, self.operator, self.label, self.name = inner, operator, label, label
         parameters = [_parameter(inner, f"{label}_{index}", value) for index, value in enumerate(operands)]
         self.inputs: list[ProgramInput] = [program_input for program_input, _ in parameters]
@@ -133,12 +133,12 @@ class Body:
             return self.inner.emit(aten.clone.default, node)
 
 
-def runner_of(inner: Any, function: Any) -> Callable[..., Any]:
+def runner_of(inner: Recording, function: Any) -> Callable[..., Any]:
     """Return a callable that runs a subgraph on a recorder, with the source locations of Dynamo's nodes."""
     return FloatRunner(function, inner).run if isinstance(function, fx.GraphModule) else function
 
 
-def _parameter(inner: Any, name: str, value: Any) -> tuple[ProgramInput, Any]:
+def _parameter(inner: Recording, name: str, value: Any) -> tuple[ProgramInput, Any]:
     """Return one input of a subgraph and the function's argument for it."""
     argument = value
     if isinstance(value, torch.Tensor):

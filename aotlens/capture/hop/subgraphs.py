@@ -66,8 +66,8 @@ LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One recorded call of an operator."""
+class _HigherOrderCall:
+    """One recorded call of a higher-order operator."""
 
     result: Any
     args: tuple[Any, ...]
@@ -106,16 +106,18 @@ def _write(recording: RecordingMode, target: Any, value: Any) -> None:
         increment_version([target])
 
 
-def _record_call(recording: RecordingMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def _record_call(
+    recording: RecordingMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> _HigherOrderCall:
     """Record the operator on programs of its functions, without their writes.
 
     It runs on graph modules of the programs, which is how later stages replay the call.
     """
     name = func.name()
     if name == LAUNCH:
-        return Call(record_triton_kernel(recording, kwargs), args, kwargs)
+        return _HigherOrderCall(record_triton_kernel(recording, kwargs), args, kwargs)
     if args and isinstance(args[0], RegionPart):
-        return Call(*record_region_part(recording, args[0], args), kwargs)
+        return _HigherOrderCall(*record_region_part(recording, args[0], args), kwargs)
     if name not in OPERANDS_BY_OPERATOR and name not in WITHOUT_SUBGRAPHS:
         raise unsupported("higher-order-operator", recording.span, operator=name)
     if name in LOOPS and recording.fake_mode.shape_env is None:
@@ -136,7 +138,7 @@ def _record_call(recording: RecordingMode, func: Any, args: tuple[Any, ...], kwa
         recording.origin = replace(recording.origin, effect=True)
     node = recording.add_node(func, node_args, node_kwargs, result)
     recording.track_results(node, result)
-    return Call(result, args, kwargs, targets)
+    return _HigherOrderCall(result, args, kwargs, targets)
 
 
 def region_program(recording: RecordingMode, subgraph: Any, identifier: Any, *operands: Any) -> Program:

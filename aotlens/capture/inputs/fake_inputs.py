@@ -126,10 +126,10 @@ def _number(recorder: Recorder, value: Any, slot: FlatInput) -> OpenInput:
         recorder.symbols.define(value, node)
         return CapturedInput(slot, value, node)
     if isinstance(value, torch.Generator):
-        node, argument = recorder.random.argument(slot.name, node_name(slot.name), value)
+        node, argument = recorder.random.graph_input(slot.name, node_name(slot.name), value)
         return CapturedInput(slot, argument, node)
     if isinstance(value, ScriptObject):
-        node, argument = recorder.torchbind.argument(node_name(slot.name), value)
+        node, argument = recorder.torchbind.graph_input(node_name(slot.name), value)
         return CapturedInput(slot, argument, node)
     if isinstance(value, np.ndarray):
         raise unsupported("numpy-input", recorder.span, input=slot.name)

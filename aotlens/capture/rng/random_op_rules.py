@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.operators import Decompositions, aten
-from aotlens.capture.rng.rng_state import FunctionalRandom, is_functional
+from aotlens.capture.rng.rng_state import FunctionalRandom, has_functional_rng
 
 EXACT_INTEGERS = 2**53
 """The largest range of which a float64 from [0, 1) reaches every integer."""
@@ -191,7 +191,7 @@ class RandomRule:
 
     def _applies(self, like: Any, generator: Any) -> bool:
         is_known = like.dtype.is_floating_point or not self.rule.floating
-        return generator is None and is_functional(like.device) and is_known
+        return generator is None and has_functional_rng(like.device) and is_known
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run without the rule, or without a recording, which has no RNG state."""

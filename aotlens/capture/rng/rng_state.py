@@ -170,14 +170,15 @@ class FunctionalRandom:
         return node, self.untracked(lambda: self._recording.new_alias(node))
 
 
-def is_functional(device: torch.device) -> bool:
+def has_functional_rng(device: torch.device) -> bool:
+    """Return True if the device's random numbers can be functions of a seed and an offset."""
     return device.type in RANDOM_SOURCES
 
 
 def check_other_random_ops(nodes: list[Node]) -> None:
     """Raise UnsupportedError for an operator that still reads a generator that the graphs replace."""
     for node in nodes:
-        if not is_random_op(node.op) or not _device_counts(node):
+        if not is_random_op(node.op) or not _is_on_functional_device(node):
             continue
         own = any(_is_generator(source) for source in node.inputs())
         if own or is_dropout_disabled(node):
@@ -187,8 +188,8 @@ def check_other_random_ops(nodes: list[Node]) -> None:
         )
 
 
-def _device_counts(node: Node) -> bool:
-    return any(isinstance(value, torch.Tensor) and is_functional(value.device) for value in node.results)
+def _is_on_functional_device(node: Node) -> bool:
+    return any(isinstance(value, torch.Tensor) and has_functional_rng(value.device) for value in node.results)
 
 
 def _is_generator(node: Node) -> bool:
@@ -291,7 +292,7 @@ class RecordedRngState:
     def _origin(self, op: str, effect: bool = False) -> Origin:
         return Origin(self._recording.current_frames(), f"torch.{op}", effect=effect)
 
-    def argument(self, name: str, node_name: str, generator: torch.Generator) -> tuple[Node, torch.Generator]:
+    def graph_input(self, name: str, node_name: str, generator: torch.Generator) -> tuple[Node, torch.Generator]:
         """Return the graph input for the caller's generator, and the function's argument for it."""
         clone = generator.clone_state()
         node = Node(self._recording.name(node_name), None, (), {}, None, Origin(NO_ORIGIN, ""))

@@ -89,7 +89,7 @@ def as_symbol(environment: Any, value: int, name: str) -> IntSymbol:
     return IntSymbol(create_scalar_symbol(environment, value, name).node)
 
 
-Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+OperatorCall = tuple[Any, tuple[Any, ...], dict[str, Any]]
 """Operator, arguments, keyword arguments."""
 
 FORMS: dict[Any, Any] = {
@@ -157,7 +157,7 @@ class Floats:
             return value
         return kind(value)
 
-    def with_tensors(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def with_tensors(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OperatorCall:
         """Return the call with tensors in place of symbolic floats, if it is equivalent."""
         if func not in FORMS or not _has_float((args, kwargs)):
             return func, args, kwargs
@@ -167,7 +167,7 @@ class Floats:
             except LookupError:  # arithmetic on other symbols, or with a function without a row
                 return func, args, kwargs
 
-    def _with_tensors(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def _with_tensors(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OperatorCall:
         """Return the call; no row of `FORMS` takes a tensor as `alpha`, so the other operand is scaled."""
         like = next(arg for arg in args if isinstance(arg, torch.Tensor))
         alpha = kwargs.get("alpha")
