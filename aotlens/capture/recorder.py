@@ -60,7 +60,10 @@ class UnwrappedCall:
 
 
 class Recorder(RecordingMode):
-    """Records a function's forward, and then its backward, as nodes."""
+    """Records a function's forward, and then its backward, as nodes.
+
+    `torch_api/tensor_attributes.py` calls the methods `on_…` by name, for what no operator reports.
+    """
 
     def __init__(self, fake_mode: FakeTensorMode, decompositions: Decompositions) -> None:
         super().__init__(fake_mode, decompositions)

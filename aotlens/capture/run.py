@@ -32,7 +32,7 @@ from aotlens.capture.inputs.exit_state import (
     reject_retain_grad,
     with_exit,
 )
-from aotlens.capture.inputs.fake_inputs import captured_inputs, make_inputs
+from aotlens.capture.inputs.fake_inputs import free_tensor_inputs, make_inputs
 from aotlens.capture.inputs.synthetic_bases import inputs_with_bases
 from aotlens.capture.modes import Settings, check_modes_restored, current_modes, isolated_from_caller
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
@@ -95,7 +95,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
     check_modes_restored(ran.modes, recorder.span)
     _reject_seeding(recorder, ran.random_state)
     _reject_unseen_reads(recorder, inputs, call.values)
-    recorder.random.reject_seeding()
+    recorder.random.reject_changed_generators()
     reject_attachments(recorder, inputs)
     changes = ran.changes
     result, filled = changes.result, changes.leaves
@@ -103,7 +103,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[C
     requiring_grad = {id(value) for value in returned if requires_grad(value)}
     inputs = used_inputs(recorder, inputs, call.free_tensors, changes)
     inputs, bases = inputs_with_bases(recorder, inputs, base_groups, returned)
-    inputs = (*inputs, *captured_inputs(recorder, len(inputs)))
+    inputs = (*inputs, *free_tensor_inputs(recorder, len(inputs)))
     if emulates_gpu():
         reject_mixed_devices(recorder.nodes, inputs)
     paths, spec = flatten_with_path(result)

@@ -68,7 +68,7 @@ class Storage:
     overlapping_inputs: Mapping[tuple[ViewStep, ...], Node] = field(default_factory=dict)
     """Overlapping graph inputs on this storage, by chain."""
     on_base: bool = False
-    """Whether these have become views of the base, by a write or by a read whose gradient needs the base."""
+    """Whether these have become views of the base, by a write or a metadata mutation of one of them."""
     is_inference_tensor: bool = False
     """Whether the caller's tensor is an inference tensor although the fake is not, as behind Dynamo."""
     needs_inference_mode: bool = False

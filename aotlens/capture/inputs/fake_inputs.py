@@ -136,8 +136,8 @@ def _number(recorder: Recorder, value: Any, slot: FlatInput) -> OpenInput:
     return CapturedInput(slot, value, None)
 
 
-def captured_inputs(recorder: Recorder, first: int) -> tuple[OpenInput, ...]:
-    """Return inputs for free tensors that require grad, so that they receive gradients."""
+def free_tensor_inputs(recorder: Recorder, first: int) -> tuple[OpenInput, ...]:
+    """Return inputs for real tensors that the function read and that require grad, for their gradients."""
     return tuple(
         CapturedInput(
             FreeTensor(f"a tensor from outside, {list(tensor.shape)}", first + index),

@@ -292,7 +292,9 @@ class RecordedRngState:
     def _origin(self, op: str, effect: bool = False) -> Origin:
         return Origin(self._recording.current_frames(), f"torch.{op}", effect=effect)
 
-    def graph_input(self, name: str, node_name: str, generator: torch.Generator) -> tuple[Node, torch.Generator]:
+    def graph_input(
+        self, name: str, node_name: str, generator: torch.Generator
+    ) -> tuple[Node, torch.Generator]:
         """Return the graph input for the caller's generator, and the function's argument for it."""
         clone = generator.clone_state()
         node = Node(self._recording.name(node_name), None, (), {}, None, Origin(NO_ORIGIN, ""))
@@ -304,7 +306,7 @@ class RecordedRngState:
         """Raise UnsupportedError, since the function creates a generator: each call would need a new one."""
         raise unsupported("new-generator", self._recording.current_frames().innermost)
 
-    def reject_seeding(self) -> None:
+    def reject_changed_generators(self) -> None:
         """Raise UnsupportedError if the function changed the state of a generator argument."""
         for name, clone, before in self._clones:
             if not torch.equal(clone.get_state(), before):
