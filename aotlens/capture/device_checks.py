@@ -35,7 +35,7 @@ def accepts_mixed_devices(operator: Any) -> bool:
     return operator.overloadpacket.__name__ in MIXED_DEVICE_OPS
 
 
-def is_array_on_cpu(value: Any) -> bool:
+def _is_array_on_cpu(value: Any) -> bool:
     """Return True for a CPU tensor with dimensions; zero-dimensional ones are passed as kernel arguments."""
     return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 0
 
@@ -66,7 +66,7 @@ def reject_mixed_devices(nodes: Iterable[Node], inputs: Iterable[OpenInput]) -> 
             derived_from[node] = argument_names[0]
         if node.op is None or accepts_mixed_devices(node.op):
             continue
-        cpu = [operand for operand in derived if is_array_on_cpu(operand.val)]
+        cpu = [operand for operand in derived if _is_array_on_cpu(operand.val)]
         gpu = [operand for operand in operands if _is_on_gpu(operand.val)]
         if cpu and gpu:
             span = node.origin.location.innermost
@@ -78,7 +78,7 @@ def reject_mixed_devices(nodes: Iterable[Node], inputs: Iterable[OpenInput]) -> 
 
 
 def _has_array_on_cpu(node: Node) -> bool:
-    return any(map(is_array_on_cpu, pytree.tree_leaves(node.val)))
+    return any(map(_is_array_on_cpu, pytree.tree_leaves(node.val)))
 
 
 def _is_on_gpu(value: Any) -> bool:

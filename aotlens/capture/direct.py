@@ -48,7 +48,7 @@ def capture_direct(
     Returns what was captured, and the recording, to which later stages add nodes.
     """
     effects = settings.side_effects
-    subject = describe_subject(function, name)
+    subject = _describe_subject(function, name)
     owned = module_tensors(function)
     paths, spec = flatten_with_path((args, kwargs))
     signature = _signature(function)
@@ -77,9 +77,9 @@ def capture_direct(
         return replay.with_updates(result, changes, arguments, rebound if watches else ())
 
     slots = (
-        *owned_slots(owned),
+        *_owned_slots(owned),
         *(
-            _slot(argument_name(path, signature), index, value, settings)
+            _slot(_argument_name(path, signature), index, value, settings)
             for index, (path, value) in enumerate(paths, len(owned))
         ),
         *(FreeTensor(tensor.name, index) for index, tensor in enumerate(free_tensors, len(values))),
@@ -112,7 +112,7 @@ def _argument_contents(trees: tuple[Any, Any], signature: inspect.Signature | No
     """Yield the lists and dicts among the arguments, with the expression of the wrapper for each."""
     for index, (tree, root) in enumerate(zip(trees, ("args", "kwargs"), strict=True)):
         for path, container in containers_in((pytree.SequenceKey(index),), tree):
-            name, expression = argument_name(path, signature), root + pytree.keystr(path[1:])
+            name, expression = _argument_name(path, signature), root + pytree.keystr(path[1:])
             yield Contents((name,), container, shallow_copy(container), expression=expression)
 
 
@@ -134,14 +134,14 @@ def _slot(name: str, index: int, value: Any, settings: Settings) -> FlatInput:
     return UserInput(name, index, is_static=is_static_address(value))
 
 
-def owned_slots(owned: dict[str, Any]) -> list[FlatInput]:
+def _owned_slots(owned: dict[str, Any]) -> list[FlatInput]:
     return [
         Parameter(fqn, index, fqn) if isinstance(tensor, torch.nn.Parameter) else Buffer(fqn, index, fqn)
         for index, (fqn, tensor) in enumerate(owned.items())
     ]
 
 
-def describe_subject(function: Any, name: str | None) -> Subject:
+def _describe_subject(function: Any, name: str | None) -> Subject:
     """Return the function's names and the source location of its `def`."""
     is_module = isinstance(function, torch.nn.Module)
     owner = type(function) if is_module else function
@@ -164,7 +164,7 @@ def _signature(function: Any) -> inspect.Signature | None:
         return None
 
 
-def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) -> str:
+def _argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) -> str:
     """Return the user's name for one leaf of `(args, kwargs)`: `x`, `batch["ids"]`, `rest[1]`."""
     which, position, *inner = path
     name = position.key if which.idx == 1 else _positional_name(position.idx, signature)

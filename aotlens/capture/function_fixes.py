@@ -46,7 +46,7 @@ def as_linear_map(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[
     """Return the linear map that torch would have traced on the tangents `traced_on`."""
     recording = current_mode()
     if isinstance(recording, Recording) and any(is_random_op(node.op) for node in recording.nodes):
-        derivative(traced_on)
+        derivative(traced_on)  # torch's trace runs it too, and with it its random operators
 
     def linear_map(*tangents: Any) -> list[Any]:
         mode = current_mode()

@@ -22,7 +22,7 @@ from aotlens.torch_api.operators import check, get_decompositions
 aten = torch.ops.aten
 
 
-def with_broadcast_strides(func: Any) -> Callable[..., Any]:
+def _with_broadcast_strides(func: Any) -> Callable[..., Any]:
     """Return the operator on fake tensors, with the strides of the real kernel."""
 
     def arithmetic(*operands: Any, **kwargs: Any) -> Any:
@@ -52,7 +52,7 @@ def _strides(func: Any, operands: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
 
 
 BROADCAST_FIXES = {
-    func: with_broadcast_strides(func)
+    func: _with_broadcast_strides(func)
     for func in (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
 }
 """By operator; replaces torch's fake kernels."""
@@ -69,7 +69,7 @@ INPUTS = {
 """By operator: the position of the input whose layout the first result has."""
 
 
-def with_norm_layout(run: Callable[..., Any], input_position: int) -> Callable[..., Any]:
+def _with_norm_layout(run: Callable[..., Any], input_position: int) -> Callable[..., Any]:
     """Return `run` with the first result in the kernel's layout."""
 
     def norm(*args: Any, **kwargs: Any) -> Any:
@@ -82,14 +82,14 @@ def with_norm_layout(run: Callable[..., Any], input_position: int) -> Callable[.
     return norm
 
 
-NORM_FIXES = {func: with_norm_layout(func, position) for func, position in INPUTS.items()}
+NORM_FIXES = {func: _with_norm_layout(func, position) for func, position in INPUTS.items()}
 """By operator; replaces torch's fake kernels."""
 
 
 def norm_decompositions(rules: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     """Return the decompositions of batch norm among `rules`, with results in the kernel's layout."""
     return {
-        func: with_norm_layout(rules[func], position) for func, position in INPUTS.items() if func in rules
+        func: _with_norm_layout(rules[func], position) for func, position in INPUTS.items() if func in rules
     }
 
 
@@ -108,7 +108,7 @@ FACTORS = {aten.mm.default: 0, aten.mv.default: 0, aten.addmm.default: 1}
 """By operator: the position of the first of its two factors."""
 
 
-def with_dtype_check(func: Any, first: int) -> Callable[..., Any]:
+def _with_dtype_check(func: Any, first: int) -> Callable[..., Any]:
     """Return the operator with a check that raises RuntimeError for factors of two dtypes."""
 
     def product(*args: Any, **kwargs: Any) -> Any:
@@ -126,7 +126,7 @@ def _dtype_message(left: torch.Tensor, right: torch.Tensor) -> str:
     )
 
 
-PRODUCT_FIXES = {func: with_dtype_check(func, first) for func, first in FACTORS.items()}
+PRODUCT_FIXES = {func: _with_dtype_check(func, first) for func, first in FACTORS.items()}
 """By operator; replaces torch's fake kernels."""
 
 

@@ -128,9 +128,9 @@ def describe(func: Any) -> Operator:
     random, fake = Tag.nondeterministic_seeded in func.tags, FAKES.get(func)
     written = UNDECLARED_WRITES.get(func) or written_arguments(func)
     if Tag.inplace_view in func.tags:
-        return Operator(Kind.METADATA_MUTATION, written, _returned(func), functional_variant(func))
+        return Operator(Kind.METADATA_MUTATION, written, _returned(func), _functional_variant(func))
     if written:
-        functional = functional_variant(func)
+        functional = _functional_variant(func)
         if functional is None and has_composite_kernel(func):  # `dropout_` whole, under inference mode
             return Operator(Kind.COMPOSITE)
         options = _result_options(func, functional)
@@ -177,7 +177,7 @@ TENSOR_OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
 """Arguments of `zeros` that `zeros.out` lacks: the tensor that it fills has them."""
 
 
-def functional_variant(func: Any) -> Any:
+def _functional_variant(func: Any) -> Any:
     """Return the overload with new results: `add` for `add_`, `zeros` for `zeros.out`."""
     if func in FUNCTIONAL_BY_NAME:
         return FUNCTIONAL_BY_NAME[func]

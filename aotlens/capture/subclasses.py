@@ -37,7 +37,7 @@ def has_wrapper(types: Any) -> bool:
     return any(kind is not FakeTensor and hasattr(kind, "__tensor_flatten__") for kind in types)
 
 
-def describe_wrapper(tensor: Any) -> SubclassCreationMeta:
+def _describe_wrapper(tensor: Any) -> SubclassCreationMeta:
     return SubclassCreationMeta(
         type(tensor), tensor.__tensor_flatten__()[1], tuple(tensor.shape), tuple(tensor.stride())
     )
@@ -71,7 +71,7 @@ def inner_tensor_at(value: Any, path: Path) -> Any:
 
 def rebuild(tensor: Any, make_inner: MakeInner, path: Path = ()) -> tuple[Wrapped, Any]:
     """Wrap other inner tensors in a wrapper like this one; return its record and the wrapper."""
-    meta = describe_wrapper(tensor)
+    meta = _describe_wrapper(tensor)
     parts: list[tuple[str, Any]] = []
     inner: dict[str, Any] = {}
     value: Any
@@ -122,7 +122,7 @@ def value_of(recording: Builder, tensor: Any) -> Value:
     for name in tensor.__tensor_flatten__()[0]:
         part = getattr(tensor, name)
         parts.append((name, value_of(recording, part) if isinstance(part, torch.Tensor) else Opaque(part)))
-    return Wrapped(describe_wrapper(tensor), tuple(parts))
+    return Wrapped(_describe_wrapper(tensor), tuple(parts))
 
 
 def value_like(recording: Builder, tensor: Any, like: Wrapped) -> Wrapped:

@@ -22,7 +22,7 @@ VERSION_ERROR = (
 """The text by which we recognise autograd's version counter error."""
 
 
-class CheckpointFrame:
+class _CheckpointFrame:
     """The arguments and the free variables of one outermost checkpoint."""
 
     def __init__(self, recording: Recording, region: int) -> None:
@@ -126,7 +126,7 @@ class Checkpoints:
 
     def __init__(self, saved: SavedValues) -> None:
         self._saved = saved
-        self._frame: CheckpointFrame | None = None
+        self._frame: _CheckpointFrame | None = None
         self._region = 0
         """The index of the current region, or of the next one."""
         self._policy: Callable[..., Any] | None = None
@@ -142,7 +142,7 @@ class Checkpoints:
             yield
             self._frame.save_inner_arguments(arguments)
             return
-        frame = self._frame = CheckpointFrame(self._saved.recording, self._region)
+        frame = self._frame = _CheckpointFrame(self._saved.recording, self._region)
         frame.save_arguments(arguments)
         forward, _ = context_fn() if context_fn is not None else (nullcontext(), None)
         self._policy = getattr(forward, "policy_fn", None)

@@ -127,7 +127,7 @@ class CurrentInputs:
         return self._saved[key]
 
     def restore_unwritten(self) -> dict[int, Node]:
-        """Turn inputs that neither side wrote to into plain inputs again, so that autograd checks them.
+        """Turn inputs that neither pass wrote to into plain inputs again, so that autograd checks them.
 
         Returns the node to read in place of each that stood for such an input, by identity.
         """

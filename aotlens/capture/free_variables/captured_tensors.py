@@ -137,11 +137,7 @@ def used_inputs(
     for free_tensor, captured_input in zip(free_tensors, inputs[first:], strict=True):
         if id(free_tensor.tensor) in rebound and _is_read(recorder, captured_input, used):
             raise read_of_rebound(rebound[id(free_tensor.tensor)])
-        if (
-            free_tensor.shares_no_memory
-            and captured_input.node is not None
-            and not _is_used(recorder, captured_input, used)
-        ):
+        if free_tensor.shares_no_memory and not _is_used(recorder, captured_input, used):
             recorder.use_constant_for(captured_input.argument, free_tensor.tensor)  # the backward may read it
             continue
         if id(free_tensor.tensor) in read_otherwise:

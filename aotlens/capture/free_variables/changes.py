@@ -47,7 +47,7 @@ PLAIN = (bool, int, float, complex, str, bytes)
 """Types whose equal values are interchangeable for a compiled function."""
 
 
-class TensorKind:
+class _TensorKind:
     """What a call may know of a tensor that it replaces without reading it; a guard keeps this instead."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
@@ -64,26 +64,26 @@ def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
     return type(tensor), tensor.shape, strides, tensor.dtype, tensor.device, tensor.layout, flags
 
 
-def same_items(now: Any, then: Any) -> bool:
+def _same_items(now: Any, then: Any) -> bool:
     """Return True if two containers of one type have the same items in the same order."""
     base = base_of(now)
     if base.__len__(now) != len(then):
         return False
     if base is dict:
-        return all(key in then and is_same(value, then[key]) for key, value in dict.items(now))
+        return all(key in then and _is_same(value, then[key]) for key, value in dict.items(now))
     if base is set:
         return set.__eq__(now, then)
-    return all(map(is_same, base.__iter__(now), then))
+    return all(map(_is_same, base.__iter__(now), then))
 
 
-def is_same(now: Any, then: Any) -> bool:
+def _is_same(now: Any, then: Any) -> bool:
     """Return True for the same object, an equal value or container, or a tensor of the kind."""
     if now is then:
         return True
     if type(now) is not type(then):
-        return isinstance(then, TensorKind) and then.fits(now)
+        return isinstance(then, _TensorKind) and then.fits(now)
     if isinstance(now, BASES):
-        return same_items(now, then)
+        return _same_items(now, then)
     return isinstance(now, PLAIN) and is_same_number(now, then)
 
 
@@ -94,7 +94,7 @@ def free_variable_check(before: ReachableState, replaced: Sequence[Rebinding]) -
     of identity comparisons, some tens of nanoseconds each; values are compared only if one of them fails.
     """
     kinds = {
-        (id(rebinding.store), rebinding.key): TensorKind(rebinding.before)
+        (id(rebinding.store), rebinding.key): _TensorKind(rebinding.before)
         for rebinding in replaced
         if isinstance(rebinding.before, torch.Tensor)
     }
@@ -120,14 +120,14 @@ def free_variable_check(before: ReachableState, replaced: Sequence[Rebinding]) -
         return (
             # a new attribute may hide one of the class, or make `hasattr` true
             all(len(attributes_of(instance.store)) == len(instance.before) for instance in instances)
-            and all(same_items(item.store, item.before) for item in contents)
+            and all(_same_items(item.store, item.before) for item in contents)
             and all(map(_is_unchanged, bindings))
         )
 
     return fits
 
 
-def _with_kinds(contents: Contents, kinds: Mapping[tuple[int, Any], TensorKind]) -> Any:
+def _with_kinds(contents: Contents, kinds: Mapping[tuple[int, Any], _TensorKind]) -> Any:
     """Return a container's items, with their kinds where each call replaces them."""
     own = {key: kind for (store, key), kind in kinds.items() if store == id(contents.store)}
     if isinstance(contents.before, dict):
@@ -139,19 +139,19 @@ def _identity_check(
     bindings: Sequence[Binding], contents: Sequence[Contents], instances: Sequence[Instance]
 ) -> Callable[[], bool]:
     """Return a function that is True if all names have the same objects; it raises if one is not bound."""
-    names: dict[str, Any] = {"same_items": same_items, "attributes_of": attributes_of}
+    names: dict[str, Any] = {"_same_items": _same_items, "attributes_of": attributes_of}
     conditions: list[str] = []
     for index, binding in enumerate(bindings):
         names[f"s{index}"], names[f"v{index}"] = binding.store, binding.value
         read = read_expression(f"s{index}", binding.store, repr(binding.name))
-        is_kind = isinstance(binding.value, TensorKind)
+        is_kind = isinstance(binding.value, _TensorKind)
         conditions.append(f"v{index}.fits({read})" if is_kind else f"{read} is v{index}")
         if isinstance(binding.value, torch.Tensor):
             conditions.append(f"v{index}.requires_grad is {binding.requires_grad}")
     for index, item in enumerate(contents):
         names[f"c{index}"], names[f"b{index}"] = item.store, item.before
         is_empty = not item.before and type(item.store) in BUILTIN_TYPES
-        conditions.append(f"not c{index}" if is_empty else f"same_items(c{index}, b{index})")
+        conditions.append(f"not c{index}" if is_empty else f"_same_items(c{index}, b{index})")
     for index, instance in enumerate(instances):
         names[f"i{index}"] = instance.store
         names_now = f"i{index}" if isinstance(instance.store, dict) else f"attributes_of(i{index})"
@@ -163,9 +163,9 @@ def _identity_check(
 def _is_unchanged(binding: Binding) -> bool:
     """Return True if a name is bound to the same value, or to an equal one."""
     now = binding.now()
-    if isinstance(now, torch.Tensor) and not isinstance(binding.value, TensorKind):
+    if isinstance(now, torch.Tensor) and not isinstance(binding.value, _TensorKind):
         return now is binding.value and now.requires_grad is binding.requires_grad
-    return is_same(now, binding.value)
+    return _is_same(now, binding.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +181,8 @@ class Change:
 def undone_changes(state: ReachableState, arguments: Container[int] = ()) -> list[Change]:
     """Restore the state, and return what had changed.
 
-    Without the lists of its weights that a package's layer rebuilds from these arguments of the recording,
-    since the call swaps them.
+    A package's object may still hold `arguments`, the recording's own tensors: a recurrent layer rebuilds its
+    list of weights from the parameters, which the call swaps.
     """
     changes = list(changes_in(state))
     for change in changes:
@@ -202,14 +202,14 @@ def changes_in(state: ReachableState) -> Iterator[Change]:
 def changed_contents(contents: Iterable[Contents]) -> Iterator[Change]:
     """Yield the containers that have other items."""
     for item in contents:
-        if not same_items(item.store, item.before):
+        if not _same_items(item.store, item.before):
             yield Change(item, shallow_copy(item.store))
 
 
 def _rebound_names(bindings: Iterable[Binding]) -> Iterator[Change]:
     for binding in bindings:
         now = binding.now()
-        if now is not binding.value and (isinstance(now, CONTAINERS) or not is_same(now, binding.value)):
+        if now is not binding.value and (isinstance(now, CONTAINERS) or not _is_same(now, binding.value)):
             yield Change(binding, now)
 
 

@@ -39,12 +39,12 @@ def defaults_of(function: FunctionType) -> dict[str, Any]:
     return {**dict(zip(named, defaults, strict=True)), **(function.__kwdefaults__ or {})}
 
 
-def inner_codes(code: CodeType) -> Iterator[CodeType]:
+def _inner_codes(code: CodeType) -> Iterator[CodeType]:
     """Yield a function's code, and that of the functions in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from inner_codes(constant)
+            yield from _inner_codes(constant)
 
 
 def has_attributes(value: Any) -> bool:
@@ -61,7 +61,7 @@ def function_of(member: Any) -> Any:
 
 def names_of(code: CodeType | None) -> frozenset[str]:
     """Return the names that code reads or writes, including nested functions."""
-    codes = inner_codes(code) if code is not None else ()
+    codes = _inner_codes(code) if code is not None else ()
     return frozenset(name for inner in codes for name in inner.co_names)
 
 
@@ -86,7 +86,7 @@ ITEM_STORES = frozenset({"STORE_SUBSCR", "STORE_SLICE", "DELETE_SUBSCR"})
 
 def mentions(codes: Iterable[CodeType], names: Collection[Any]) -> Iterator[tuple[CodeType, dis.Instruction]]:
     """Yield the instructions of each code, and of the functions in it, that mentions one of the names."""
-    for code in (inner for outer in codes for inner in inner_codes(outer)):
+    for code in (inner for outer in codes for inner in _inner_codes(outer)):
         texts = (const for const in code.co_consts if isinstance(const, str))
         mentioned = {*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars, *texts}
         if not mentioned.isdisjoint(names):

@@ -121,6 +121,7 @@ class _Walk:
                 self._waiting.append(value)
 
     def run(self) -> None:
+        """Visit everything; the names in code that is visited later may be attributes of earlier objects."""
         while self._waiting:
             while self._waiting:
                 self._visit(self._waiting.pop())

@@ -65,7 +65,7 @@ def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the operator with flat functions that have no free tensors."""
     args, kwargs = without_empty_mutation_info(func.name(), args, kwargs)
     args = tuple(_flat(arg) for arg in (*args, *kwargs.values()))
-    observed: dict[int, Observed] = {}
+    observed: dict[int, _Observed] = {}
     free_tensors: dict[int, Any] = {}
     fake_mode = detect_fake_mode(pytree.tree_leaves(args))
     assert fake_mode is not None  # within a recording
@@ -83,11 +83,12 @@ def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return pytree.tree_unflatten(list(results), structure)
 
 
-def _flex_arguments(args: tuple[Any, ...], observed: list["Observed"]) -> tuple[Any, ...]:
+def _flex_arguments(args: tuple[Any, ...], observed: list["_Observed"]) -> tuple[Any, ...]:
     """Return the arguments with score and mask functions, each with its free tensors as its own buffers."""
     buffers = tuple(tuple(observation.free_tensors.values()) for observation in observed)
     score, mask = (Lifted(observation, own) for observation, own in zip(observed, buffers, strict=True))
-    return (*args[:3], score, (*args[4][:-1], mask), *args[5:7], *buffers)
+    query, key, value, _, (*blocks, _), scale, options = args[:7]
+    return (query, key, value, score, (*blocks, mask), scale, options, *buffers)
 
 
 def _flat(arg: Any) -> Any:
@@ -96,7 +97,7 @@ def _flat(arg: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class _Observed:
     """One of the user's functions, and what a trial run on fake tensors showed."""
 
     function: Callable[..., Any]
@@ -108,7 +109,7 @@ class Observed:
     """Whether it returns a single tensor, not in a tuple."""
 
 
-def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], returns_one: bool) -> Observed:
+def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], returns_one: bool) -> _Observed:
     """Run the function once on fake tensors without recording it."""
     fakes = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
     trial = _Trial(fakes)
@@ -116,13 +117,13 @@ def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], returns_one:
         result = function(*fakes)
     trial.note_reads(result)
     trial.restore_versions()
-    return Observed(function, trial.free_tensors, pytree.tree_structure(result), returns_one)
+    return _Observed(function, trial.free_tensors, pytree.tree_structure(result), returns_one)
 
 
 class Lifted:
     """A function that takes flat operands, then the free tensors, and returns a flat tuple."""
 
-    def __init__(self, observed: Observed, free_tensors: tuple[Any, ...]) -> None:
+    def __init__(self, observed: _Observed, free_tensors: tuple[Any, ...]) -> None:
         self._observed = observed
         self._free_tensors = free_tensors
         self._originals = _active.get() or {}

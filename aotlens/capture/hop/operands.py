@@ -23,8 +23,8 @@ def _calls(functions: dict[str, int], operands: Callable[[Args], Sequence[Any]])
 
 
 def _flex(query: Any, *rest: Any) -> OperandsOfSubgraphs:
-    score, mask = rest[2], rest[3][-1]
-    for_score, for_mask = _flex_buffers(rest[6:])
+    _key, _value, score, (*_, mask), _scale, _options, *buffers = rest
+    for_score, for_mask = _flex_buffers(buffers)
     indices = _indices(query)
     return [
         ("score", score, (query.new_zeros(()), *indices, *for_score)),
@@ -33,7 +33,7 @@ def _flex(query: Any, *rest: Any) -> OperandsOfSubgraphs:
 
 
 def _flex_backward(query: Any, *rest: Any) -> OperandsOfSubgraphs:
-    score, joint, mask = rest[6], rest[7], rest[8][-1]
+    *_tensors, score, joint, (*_, mask), _scale, _options = rest[:11]
     for_score, for_mask = _flex_buffers(rest[11:])
     indices, number = _indices(query), query.new_zeros(())
     subgraphs: OperandsOfSubgraphs = [("score", score, (number, *indices, *for_score))]
@@ -42,7 +42,8 @@ def _flex_backward(query: Any, *rest: Any) -> OperandsOfSubgraphs:
     return [*subgraphs, ("mask", mask, (*indices, *for_mask))]
 
 
-def _flex_buffers(buffers: Args) -> tuple[Args, Args]:
+def _flex_buffers(buffers: Sequence[Any]) -> tuple[Args, Args]:
+    """Return the buffers of the score function and of the mask function, each of which a call may omit."""
     for_score = tuple(buffers[0]) if buffers else ()
     return for_score, tuple(buffers[1]) if len(buffers) > 1 else ()
 

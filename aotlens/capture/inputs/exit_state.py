@@ -61,8 +61,7 @@ def with_exit(
     if captured_input.storage is None:
         return cast("CapturedInput", captured_input)
     argument = captured_input.argument
-    is_wrapper = captured_input.wrapped is not None
-    storage = captured_input.storage if is_wrapper else recording.tracked(argument).storage
+    storage = recording.tracked(argument).storage
     autograd = _autograd_change(recording, captured_input, grad_fn)
     at_exit = InputExit(
         state=input_state(captured_input),

@@ -47,7 +47,7 @@ def make_inputs(
 
     A ragged size is a symbol that cannot be compared with others, so beside one all sizes are static.
     """
-    dynamic = dynamic and not any(is_wrapper(value) and has_ragged_size(value) for value in values)
+    dynamic = dynamic and not any(is_wrapper(value) and _has_ragged_size(value) for value in values)
     base_groups = tuple(
         make_synthetic_base(recorder, group, values, slots) for group in overlapping_groups(values, dynamic)
     )
@@ -67,7 +67,7 @@ def make_inputs(
                 continue
             captured_input = members.get(index) or _tensor(recorder, value, slot, dynamic)
             record_inference_argument(recorder, captured_input.argument, value)
-            for storage in storage_identities(captured_input.fake):
+            for storage in _storage_identities(captured_input.fake):
                 storages.setdefault(storage, []).append(index)
         else:
             captured_input = _number(recorder, value, slot)
@@ -90,7 +90,7 @@ def _duplicate(first: OpenInput, slot: FlatInput, index: int) -> OpenInput:
 
 def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> OpenInput:
     if is_wrapper(value):
-        return wrapper_input(recorder, value, slot, node_name(slot.name), dynamic)
+        return _wrapper_input(recorder, value, slot, node_name(slot.name), dynamic)
     if is_functional(value):
         raise unsupported("functionalize-outside", recorder.span, input=slot.name)
     if kind := unsupported_kind(value):
@@ -113,7 +113,7 @@ def unsupported_kind(value: Any) -> str:
 def fake_of_input(fake_mode: FakeTensorMode, value: Any, slot: FlatInput, dynamic: bool) -> Any:
     """Return the fake tensor of an input, always the same one; call in the fake mode."""
     if is_wrapper(value):
-        return fake_wrapper(fake_mode, value, dynamic)
+        return _fake_wrapper(fake_mode, value, dynamic)
     return fake_tensor_of(fake_mode, value, dynamic and not isinstance(slot, (Parameter, Buffer, FreeTensor)))
 
 
@@ -160,10 +160,10 @@ def _with_sharing(inputs: tuple[OpenInput, ...], storages: dict[int, list[int]])
         if storage is None or captured_input.duplicate_of is not None:
             result.append(captured_input)
             continue
-        identities = storage_identities(captured_input.fake)
+        identities = _storage_identities(captured_input.fake)
         others = sorted({other for identity in identities for other in storages[identity]} - {index})
         if captured_input.wrapped is not None:
-            share_inner(index, captured_input, [(other, inputs[other].fake) for other in others])
+            _share_inner(index, captured_input, [(other, inputs[other].fake) for other in others])
         else:
             overlapping = [other for other in others if overlaps(captured_input.fake, inputs[other].fake)]
             wrappers = (inputs[other] for other in overlapping if inputs[other].wrapped is not None)
@@ -175,9 +175,10 @@ def _with_sharing(inputs: tuple[OpenInput, ...], storages: dict[int, list[int]])
     return tuple(result)
 
 
-def wrapper_input(recording: Recording, value: Any, slot: FlatInput, name: str, dynamic: bool) -> OpenInput:
+def _wrapper_input(recording: Recording, value: Any, slot: FlatInput, name: str, dynamic: bool) -> OpenInput:
     """Capture one wrapper; call inside the recorder's fake mode."""
-    fake = value if is_fake(value, recording.fake_mode) else fake_wrapper(recording.fake_mode, value, dynamic)
+    fake_mode = recording.fake_mode
+    fake = value if is_fake(value, fake_mode) else _fake_wrapper(fake_mode, value, dynamic)
 
     def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
         if inner.layout is not torch.strided:
@@ -199,7 +200,7 @@ def wrapper_input(recording: Recording, value: Any, slot: FlatInput, name: str, 
     return tracked_input(recording, slot, node, argument, leaf=leaf, is_leaf=value.is_leaf, wrapped=wrapped)
 
 
-def fake_wrapper(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
+def _fake_wrapper(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     """Return a fake wrapper; if its sizes are static, Dynamo is made to recompile for others.
 
     Dynamo does not recompile for another longest or shortest row of a jagged tensor: the inner tensors that
@@ -207,7 +208,7 @@ def fake_wrapper(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     """
     if dynamic and _sizes_may_vary(value):
         return to_fake(mode, value, static_shapes=False)
-    symbolic_inner = specialise_sizes(mode, value, jagged=has_ragged_size(value))
+    symbolic_inner = specialise_sizes(mode, value, jagged=_has_ragged_size(value))
     fake = to_fake(mode, value, static_shapes=True)
     for name, inner in symbolic_inner.items():
         setattr(fake, name, inner)
@@ -220,13 +221,13 @@ def _sizes_may_vary(value: Any) -> bool:
     Sizes that only the wrapper knows (the global sizes around a shard) are not graph inputs. An object in the
     subclass's metadata is compared as a whole, including its sizes.
     """
-    if has_ragged_size(value) or not is_plain(value.__tensor_flatten__()[1]):
+    if _has_ragged_size(value) or not is_plain(value.__tensor_flatten__()[1]):
         return False
     carried = {size for _, inner in inner_tensors(value) for size in inner.shape}
     return carried.issuperset(size for size in value.shape if size > 1)
 
 
-def has_ragged_size(value: Any) -> bool:
+def _has_ragged_size(value: Any) -> bool:
     """Return True if a real wrapper has a ragged size, as a jagged tensor does."""
     return any(isinstance(size, torch.SymInt) for size in value.shape)
 
@@ -249,11 +250,11 @@ def _untracked(path: Path, inner: Any) -> tuple[Any, Any]:
         return None, inner.detach()
 
 
-def storage_identities(fake: Any) -> Iterator[int]:
+def _storage_identities(fake: Any) -> Iterator[int]:
     """Yield the storages of a flat input; a wrapper may have several."""
     if is_wrapper(fake):
         for _, inner in inner_tensors(fake):
-            yield from storage_identities(inner)
+            yield from _storage_identities(inner)
     else:
         yield fake.untyped_storage()._cdata
 
@@ -268,15 +269,15 @@ def overlaps(left: Any, right: Any) -> bool:
     )
 
 
-def share_inner(index: int, captured_input: OpenInput, others: list[tuple[int, Any]]) -> None:
+def _share_inner(index: int, captured_input: OpenInput, others: list[tuple[int, Any]]) -> None:
     """Set the inputs of each inner storage and of the wrapper's own, including overlaps within it."""
-    assert captured_input.storage is not None  # created by wrapper_input
+    assert captured_input.storage is not None  # created by _wrapper_input
     captured_input.storage.inputs = (index,)
     initial_inner = dict(inner_tensors(captured_input.fake))
     for path, tensor in inner_tensors(captured_input.argument):
         siblings = [(index, inner) for other_path, inner in initial_inner.items() if other_path != path]
         shared = [other for other, fake in (*others, *siblings) if overlaps(initial_inner[path], fake)]
         tracked = find_tracked(tensor)
-        assert tracked is not None  # tracked by wrapper_input
+        assert tracked is not None  # tracked by _wrapper_input
         storage = tracked.storage
         storage.inputs, storage.wrapper_name = (index, *shared), captured_input.slot.name

@@ -44,7 +44,7 @@ FOREACH = "aten._foreach_"
 none."""
 
 
-def calls_per_tensor(
+def _calls_per_tensor(
     recording: Recording, args: tuple[Any, ...], targets: list[Any]
 ) -> list[tuple[Any, ...]]:
     """Return the arguments of one call per written tensor; empty if a single call is equivalent.
@@ -61,7 +61,7 @@ def calls_per_tensor(
     return [tuple(_item_for(arg, index, len(targets)) for arg in args) for index in range(len(targets))]
 
 
-def reject_intermediate_views(recording: Recording, targets: list[Any]) -> None:
+def _reject_intermediate_views(recording: Recording, targets: list[Any]) -> None:
     """Reject views whose grad_fn covers only their own write, while a later write changes their values.
 
     Eager first advances all versions and then regenerates the grad_fns one by one; so autograd considers such
@@ -160,10 +160,10 @@ def record_mutation(recording: Recording, call: WritingCall) -> Any:
         raise unsupported("no-functional-variant", recording.span, operator=call.name)
     targets = call.targets
     is_foreach = call.name.startswith(FOREACH)
-    if is_foreach and (calls := calls_per_tensor(recording, call.args, targets)):
+    if is_foreach and (calls := _calls_per_tensor(recording, call.args, targets)):
         for args in calls:
             record_mutation(recording, WritingCall(call.func, call.operator, args, call.kwargs))
-        reject_intermediate_views(recording, targets)
+        _reject_intermediate_views(recording, targets)
         return targets if call.func._schema.returns else None
     for target in targets:
         check_writable(recording, target, call.func, (call.args, call.kwargs))
@@ -240,13 +240,13 @@ def _in_target_dtype(recording: Recording, call: WritingCall, target: Any, value
     if target.shape != before:
         if torch.Tag.pointwise in call.func.tags and target.stride() != value.val.stride():
             raise unsupported("out-strides", recording.span, operator=call.name)
-        record_resize(recording, target)
+        _record_resize(recording, target)
     if value.val.dtype == target.dtype:
         return value
     return recording.emit(aten._to_copy.default, value, dtype=target.dtype)
 
 
-def record_resize(recording: Recording, target: Any) -> None:
+def _record_resize(recording: Recording, target: Any) -> None:
     """Record that an operator resized a tensor for its result."""
     storage = recording.tracked(target).storage
     if recording.tracked(target).chain:

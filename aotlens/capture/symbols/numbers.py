@@ -35,10 +35,10 @@ def fake_mode_for(arguments: Any, symbolic: bool) -> FakeTensorMode:
 
 def has_ragged(arguments: Any) -> bool:
     """Return True if an argument is a jagged tensor, whose ragged size needs a shape environment."""
-    return any(map(is_jagged, pytree.tree_leaves(arguments)))
+    return any(map(_is_jagged, pytree.tree_leaves(arguments)))
 
 
-def is_jagged(value: Any) -> bool:
+def _is_jagged(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.jagged
 
 

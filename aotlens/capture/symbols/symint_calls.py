@@ -22,7 +22,7 @@ INTEGER_DTYPES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
 """Integer dtypes of an index; a uint8 tensor is a mask."""
 
 
-def index_with_symbols(func: Any, tensor: Any, index: Any, *value: Any) -> Any:
+def _index_with_symbols(func: Any, tensor: Any, index: Any, *value: Any) -> Any:
     """Index `tensor[index]` with symbols by `select`; return NotImplemented if there are none."""
     items = index if isinstance(index, tuple) else (index,)
     if not any(map(is_symbol, items)):
@@ -67,7 +67,7 @@ DTYPES: dict[type, Any] = {
 TENSOR_FACTORIES = frozenset({torch.tensor, torch.as_tensor, torch.Tensor.new_tensor})
 
 
-def tensor_from_symbols(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _tensor_from_symbols(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the result of a function in `TENSOR_FACTORIES`; NotImplemented without symbols."""
     like, args = (args[0], args[1:]) if func is torch.Tensor.new_tensor else (None, args)
     options = {**dict(zip(("data", "dtype", "device"), args, strict=False)), **kwargs}
@@ -113,7 +113,7 @@ class SymbolicCalls(TorchFunctionMode):
     ) -> Any:
         result: Any = NotImplemented
         if func is torch.Tensor.__getitem__ or func is torch.Tensor.__setitem__:
-            result = index_with_symbols(func, *args)
+            result = _index_with_symbols(func, *args)
         elif func in TENSOR_FACTORIES:
-            result = tensor_from_symbols(func, args, kwargs or {})
+            result = _tensor_from_symbols(func, args, kwargs or {})
         return func(*args, **(kwargs or {})) if result is NotImplemented else result
