@@ -137,9 +137,9 @@ class _Runner(FloatRunner):
 
 
 def _fake_mode(example_inputs: Sequence[Any]) -> FakeTensorMode:
-    """Return Dynamo's fake mode; for a graph that is compiled outside Dynamo a new one.
+    """Return Dynamo's fake mode; a new one for a graph that is compiled outside Dynamo, to verify it.
 
-    Of its inputs, those that Dynamo made symbols are then plain numbers, and become symbols of this mode.
+    The inputs that Dynamo made symbols are plain numbers then, and become symbols of the new mode.
     """
     context = TracingContext.try_get()
     fake_mode = detect_fake_mode(example_inputs) or (context.fake_mode if context is not None else None)
