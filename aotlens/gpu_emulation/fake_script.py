@@ -5,6 +5,7 @@ Invariant: the order and the batches of data are real; everything computed from 
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from inspect import signature
 from typing import Any
 
 import torch
@@ -92,7 +93,8 @@ def batches(loader: Any) -> Iterator[Any]:
 
 def make_loader(self: Any, *args: Any, **kwargs: Any) -> None:
     """Construct a loader that runs in this process; torch rejects the other two options without workers."""
+    bound = signature(_make_loader).bind(self, *args, **kwargs)
     for name, value in (("num_workers", 0), ("prefetch_factor", None), ("persistent_workers", False)):
-        if name in kwargs:
-            kwargs[name] = value
-    _make_loader(self, *args, **kwargs)
+        if name in bound.arguments:
+            bound.arguments[name] = value
+    _make_loader(*bound.args, **bound.kwargs)

@@ -88,7 +88,7 @@ def build_report(
     built = [
         (summary, target) for summary in choice.read for target in build_targets(summary, locate, extras)
     ]
-    frames = {_frame_of(summary.compilation) for summary in choice.read} if only is not None else None
+    frames = {summary.compilation.code_id for summary in choice.read} if only is not None else None
     every = _different_compilations(trace, frames)
     compilations = [CompilationFacts(compilation) for compilation in every[:MAX_COMPILATIONS]]
     targets_of = _targets_of(built)
@@ -128,11 +128,6 @@ def build_report(
     )
 
 
-def _frame_of(compilation: Compilation) -> str:
-    """Return the number of the code object, which all its compilations share."""
-    return compilation.id.rpartition("/")[0]
-
-
 def _label(summary: Summary, locate: Locate) -> str:
     return f"{summary.function(locate).qualname} ({summary.compilation.id})"
 
@@ -148,7 +143,7 @@ def _different_compilations(trace: Trace, frames: set[str] | None) -> list[Compi
         for process in trace.processes
         if process.rank in (first, None)
         for compilation in process.compilations
-        if frames is None or _frame_of(compilation) in frames
+        if frames is None or compilation.code_id in frames
     ]
 
 

@@ -78,12 +78,11 @@ def compiled_function(facts: CompilationFacts, locate: Locate) -> CompiledFuncti
 
 def _first_of_frame(facts: CompilationFacts) -> CompilationFacts | None:
     """Return an earlier compilation of the same code: the one that reaches the recompile limit names none."""
-    frame = facts.compilation.id.partition("/")[0]
     for compilation in facts.process.compilations:
         if compilation is facts.compilation:
             return None
         first = CompilationFacts(compilation)
-        if compilation.id.partition("/")[0] == frame and first.metric("co_name"):
+        if compilation.code_id == facts.compilation.code_id and first.metric("co_name"):
             return first
     return None
 

@@ -67,7 +67,7 @@ TRAINING = """
     data = torch.utils.data.TensorDataset(torch.randn(8, 8))
     optimizer = torch.optim.AdamW(model.parameters())
     step = torch.compile(model)
-    for (x,) in torch.utils.data.DataLoader(data, batch_size=4, shuffle=True, num_workers=2):
+    for (x,) in torch.utils.data.DataLoader(data, 4, True, None, None, 2, prefetch_factor=2):
         loss = step(x)
         loss.backward()
         optimizer.step()

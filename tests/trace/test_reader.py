@@ -178,3 +178,14 @@ def test_every_kind_that_the_report_uses_is_in_the_code_that_reads_logs() -> Non
     composed = {f"{cache}_{word}" for cache in CACHES for word in ("hit", "miss", "bypass")}
     assert [kind for kind in kinds.USED_KINDS - composed if f'"{kind}"' not in code] == []
     assert not kinds.USED_KINDS & kinds.OTHER_KINDS
+
+
+def test_a_code_object_keeps_its_number_under_compiled_autograd(tmp_path: Path) -> None:
+    """The ids begin with the number of the backward that compiled autograd compiles."""
+    records = (
+        record("dynamo_start", {"stack": []}, None, compiled_autograd_id=0, **compiled(frame, number))
+        for frame, number in ((3, 0), (3, 1), (4, 0))
+    )
+    (process,) = log_of(tmp_path, "".join(records)).processes
+    codes = {compilation.id: compilation.code_id for compilation in process.compilations}
+    assert codes == {"!0/3/0": "!0/3", "!0/3/1": "!0/3", "!0/4/0": "!0/4"}

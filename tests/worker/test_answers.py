@@ -123,7 +123,7 @@ os.chdir({str(tmp_path)!r})
 with recording_file_reads(True) as reads:
     Path("data.txt").read_text()
     open("written.txt", "w").close()
-    os.listdir(".")
+    os.listdir()
     try:
         open("absent")
     except FileNotFoundError:

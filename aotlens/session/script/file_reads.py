@@ -58,7 +58,8 @@ class FileReads:
         if event == "open":
             self._record_path(arguments[0], arguments[2])
         elif event in _FOLDERS:
-            self._record_path(arguments[0], 0, module_folder_key if _is_import() else str)
+            folder = os.curdir if arguments[0] is None else arguments[0]
+            self._record_path(folder, 0, module_folder_key if _is_import() else str)
         elif event in _NOT_LISTED:
             self.outside = self.outside or _NOT_LISTED[event]
 

@@ -83,6 +83,11 @@ class Compilation:
         """0 for the first of that id; `torch._dynamo.reset()` restarts the ids."""
         self._rows = array("Q")
 
+    @property
+    def code_id(self) -> str:
+        """The number of the code object, which all its compilations share: `!0/3` of `!0/3/1`."""
+        return self.id.rpartition("/")[0]
+
     def add(self, key: int) -> None:
         self._rows.append(key)
 
