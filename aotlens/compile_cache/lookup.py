@@ -20,8 +20,8 @@ from aotlens.disk_cache import Store, cache_folder, digest, open_store
 from aotlens.ir.fingerprint import NoFingerprintError
 from aotlens.model.report import Span
 from aotlens.options import CompileOptions
-from aotlens.runtime.autograd.double_backward import BOUND_NAME
-from aotlens.runtime.autograd.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
+from aotlens.runtime.autograd.double_backward import DIFFERENTIABLE_BACKWARD
+from aotlens.runtime.autograd.undefined_tangents import BACKWARD_OF_SOME
 from aotlens.runtime.graph_text import graph_name
 from aotlens.runtime.module_text import ModuleText
 
@@ -136,7 +136,7 @@ def _stored_result(
         raise NoFingerprintError(
             "a custom function or a hook whose backward depends on which tangents are defined"
         )
-    if set(text.late) - {BOUND_NAME, BACKWARD_OF_SOME}:
+    if set(text.late) - {DIFFERENTIABLE_BACKWARD, BACKWARD_OF_SOME}:
         raise NoFingerprintError("a captured tensor")
     guards = sizes.guards() if sizes is not None else None
     return StoredResult(
@@ -144,7 +144,7 @@ def _stored_result(
         tuple(compiled),
         tuple(lazy),
         stored_constants,
-        differentiable=BOUND_NAME in text.late,
+        differentiable=DIFFERENTIABLE_BACKWARD in text.late,
         partial_backward=partial_backward is not None,
         guards=guards,
         cold_ms=took_ms,

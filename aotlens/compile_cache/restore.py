@@ -15,8 +15,8 @@ from aotlens.codegen.serialized_code import load_code
 from aotlens.compile_cache.entry import CacheEntry
 from aotlens.compile_cache.graph_key import attribute_at
 from aotlens.compile_cache.lookup import graphs_of
-from aotlens.runtime.autograd.double_backward import BOUND_NAME
-from aotlens.runtime.autograd.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
+from aotlens.runtime.autograd.double_backward import DIFFERENTIABLE_BACKWARD
+from aotlens.runtime.autograd.undefined_tangents import BACKWARD_OF_SOME
 from aotlens.runtime.module_text import LoadedModule, ModuleText
 from aotlens.torch_api.autograd import in_callers_context
 
@@ -62,12 +62,12 @@ def restored_text(
         bound[name] = attribute_at(gm, path)
 
     def differentiable_backward(*args: Any) -> Any:
-        return compile_in_full().module.text.late[BOUND_NAME](*args)
+        return compile_in_full().module.text.late[DIFFERENTIABLE_BACKWARD](*args)
 
     def partial_backward(defined: Any) -> Any:
         return compile_in_full().module.text.late[BACKWARD_OF_SOME](defined)
 
-    late: dict[str, Any] = {BOUND_NAME: differentiable_backward} if result.differentiable else {}
+    late: dict[str, Any] = {DIFFERENTIABLE_BACKWARD: differentiable_backward} if result.differentiable else {}
     late |= {BACKWARD_OF_SOME: partial_backward} if result.partial_backward else {}
     return ModuleText(result.source, (), bound, late)
 

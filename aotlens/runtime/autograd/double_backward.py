@@ -17,7 +17,7 @@ from aotlens.runtime.graph_runs import graph_context, uses_functional_rng
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import current_input_slots, written_in_backward
 
-BOUND_NAME = "differentiable_backward"
+DIFFERENTIABLE_BACKWARD = "differentiable_backward"
 
 
 def double_backward_obstacle(parts: Partitioned) -> str | None:
@@ -130,7 +130,7 @@ def double_backward_call(
         return f"DoubleBackward.apply({', '.join([graph, *arguments, differentiable, *also_seen])})"
     unsaved = "ctx.unsaved, ctx.versions" if unsaved_inputs(parts) else "(), ()"
     former = "ctx.former" if mutated_inputs(parts) else "()"
-    return f"{BOUND_NAME}({graph}, [{', '.join(arguments)}], {unsaved}, {former})"
+    return f"{DIFFERENTIABLE_BACKWARD}({graph}, [{', '.join(arguments)}], {unsaved}, {former})"
 
 
 def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
@@ -138,7 +138,7 @@ def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode, name
     name, reason = parts.joint.captured.subject.name, double_backward_obstacle(parts)
     builder.add("", "")
     if reason is None:
-        with builder.block(f"def {BOUND_NAME}(graph, inputs, unsaved, versions, former):"):
+        with builder.block(f"def {DIFFERENTIABLE_BACKWARD}(graph, inputs, unsaved, versions, former):"):
             builder.add("# records the derivatives of the backward; bound when aotlens loads this module")
             builder.add(
                 f"raise RuntimeError({no_double_backward_error(name, 'the recording is not at hand')!r})"

@@ -24,7 +24,7 @@ from aotlens.partition.storages import storage_root
 from aotlens.runtime.autograd.checks import counts_backward_runs, write_run_count
 from aotlens.runtime.autograd.derivatives import DifferentiableBackward
 from aotlens.runtime.autograd.double_backward import (
-    BOUND_NAME,
+    DIFFERENTIABLE_BACKWARD,
     double_backward_call,
     double_backward_obstacle,
     write_double,
@@ -32,8 +32,7 @@ from aotlens.runtime.autograd.double_backward import (
 )
 from aotlens.runtime.autograd.leaves import created_leaves, inputs_without_graph_use, reshaped_leaves
 from aotlens.runtime.autograd.tangents import BackwardWrappers, TangentText, write_stride_coercion
-from aotlens.runtime.autograd.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
-from aotlens.runtime.autograd.undefined_tangents import Conditions, UndefinedTangents
+from aotlens.runtime.autograd.undefined_tangents import BACKWARD_OF_SOME, Conditions, UndefinedTangents
 from aotlens.runtime.graph_runs import (
     graph_context,
     uses_functional_rng,
@@ -290,7 +289,7 @@ class _FunctionText:
         """Return the functions that need the recording, by the names that they replace."""
         parts, code, late = self._parts, self._code, dict[str, Any]()
         if double_backward_obstacle(parts) is None:
-            late[BOUND_NAME] = DifferentiableBackward(parts, code.donated)
+            late[DIFFERENTIABLE_BACKWARD] = DifferentiableBackward(parts, code.donated)
         compile_other = code.compile_variant and in_callers_context(code.compile_variant)
         if (partial := self.undefined.partial_backward(compile_other)) is not None:
             late[BACKWARD_OF_SOME] = partial

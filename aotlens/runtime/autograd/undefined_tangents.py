@@ -26,7 +26,7 @@ Conditions = dict[tuple[type, int], str]
 """By the class of a gradient's slot and its index: the name of its condition; none if always defined."""
 
 
-BOUND_NAME = "backward_of_some"
+BACKWARD_OF_SOME = "backward_of_some"
 CompilePartial = Callable[[Program], Callable[[list[Any]], Any]]
 
 
@@ -68,7 +68,7 @@ class UndefinedTangents:
             self._builder.add(f"graph = {graph}")
             with self._builder.block(f"if {' or '.join(conditions)}:"):
                 defined = ", ".join(f"{tangent.parameter} is not None" for tangent in self._received)
-                self._builder.add(f"graph = {BOUND_NAME}(({defined},))")
+                self._builder.add(f"graph = {BACKWARD_OF_SOME}(({defined},))")
         return "graph"
 
     def _unsafe_zeros(self) -> tuple[dict[str, str], tuple[Site, ...]]:
@@ -145,7 +145,7 @@ class UndefinedTangents:
             return
         reason = _recording_obstacle(self._parts)
         self._builder.add("", "")
-        with self._builder.block(f"def {BOUND_NAME}(defined):"):
+        with self._builder.block(f"def {BACKWARD_OF_SOME}(defined):"):
             if not self._parts.joint.dependence.user_grad_sources:
                 _write_zeros_instead(self._builder, self._parts, graph)
                 return
@@ -283,7 +283,7 @@ class PartialBackward:
         saved = [item.node for item in inputs if isinstance(item.slot, SavedInput)]
         tangents = [item.node for item in inputs if isinstance(item.slot, Tangent)]
         assert len(slots) == len(gradients)  # one per wanted input: `rerecord_obstacle` excludes all else
-        program = derivative_program(self._parts, BOUND_NAME, tangents, gradients, saved)
+        program = derivative_program(self._parts, BACKWARD_OF_SOME, tangents, gradients, saved)
         reads, run = positions_read(program, [item.node for item in inputs]), load_program(program)
 
         def graph(values: list[Any]) -> Any:
