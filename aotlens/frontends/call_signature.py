@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from aotlens.capture.inputs.constant_arguments import hashable, plain_attributes
+from aotlens.capture.inputs.constant_arguments import as_hashable, plain_attributes
 from aotlens.capture.inputs.fake_inputs import unsupported_kind
 from aotlens.capture.inputs.module_tensors import module_tensors
 from aotlens.capture.subclasses import inner_tensors, is_wrapper
@@ -79,8 +79,8 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
             described.append((torch.Generator, leaf.device))
             continue
         if not isinstance(leaf, torch.Tensor):
-            held = ((name, type(value), hashable(value)) for name, value in plain_attributes(leaf).items())
-            described.append((type(leaf), hashable(leaf), *held))
+            held = ((name, type(value), as_hashable(value)) for name, value in plain_attributes(leaf).items())
+            described.append((type(leaf), as_hashable(leaf), *held))
             continue
         described.append(
             (

@@ -56,7 +56,7 @@ def is_compared_by_attributes(value: Any) -> bool:
     return plain_attributes(value) == vars(value)
 
 
-def hashable(value: Any) -> Any:
+def as_hashable(value: Any) -> Any:
     """Return a dictionary key that distinguishes a value from others of its class."""
     if isinstance(value, (float, complex)) and is_compared_by_repr(value):
         return repr(value)
