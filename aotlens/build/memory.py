@@ -211,7 +211,7 @@ def _play_backward(
             storage.last = end
         if storage.kind == "incoming gradient":
             storage.last = None
-    for storage in results:
+    for storage in results:  # also one that the backward read last: it is the caller's
         storage.last = None
     _pass_gradients_to_leaves(parts, timeline, storage_of)
 

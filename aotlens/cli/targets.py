@@ -39,6 +39,7 @@ class TargetName:
         return cls(path, qualname or None)
 
     def __str__(self) -> str:
+        """Return it as the user writes it, for messages and for commands to run."""
         return self.path if self.qualname is None else f"{self.path}::{self.qualname}"
 
 

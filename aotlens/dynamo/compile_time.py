@@ -16,6 +16,7 @@ DYNAMO, GUARDS, BACKEND, AOT = "Dynamo", "guards", "backend", "AOT"
 INDUCTOR, KERNELS, LOADING = "Inductor", "C++ and Triton", "loading code"
 FIRST_RUN = "first run"
 OTHER = "other"
+"""The phase of an event that no prefix names, with no phase around it."""
 CODE_PHASES = (INDUCTOR, KERNELS, LOADING)
 """The phases that generate, build and load code."""
 

@@ -275,5 +275,5 @@ def _compile_seconds(listener: Listener) -> CompileSeconds:
         LineSeconds(statement_span(file, line), seconds) for (file, line), seconds in lines if seconds
     )
     caches = tuple(CacheUse(*counts) for counts in dynamo_cache_counts() if any(counts[1:]))
-    known = total - by_phase.get(OTHER, 0.0)
-    return CompileSeconds(total, known, by_phase, by_line, caches, tuple(listener.caches.lookups))
+    attributed = total - by_phase.get(OTHER, 0.0)
+    return CompileSeconds(total, attributed, by_phase, by_line, caches, tuple(listener.caches.lookups))

@@ -99,8 +99,10 @@ def _narrowed(file: str, position: tuple[int, int, int, int]) -> Span:
             inner = node.test
         elif isinstance(node, ast.For):
             inner = node.iter
-        elif isinstance(node, ast.With):
-            inner = node.items[0].context_expr
+        elif isinstance(node, ast.With):  # the instruction of each item has the whole statement's range
+            first, last = node.items[0].context_expr, node.items[-1].context_expr
+            end = last.end_lineno or line, last.end_col_offset or col
+            return Span(file, first.lineno, first.col_offset, *end)
         elif isinstance(node, ast.Expr):
             inner = node.value
         if isinstance(inner, ast.expr | ast.stmt):

@@ -78,6 +78,7 @@ class OtherPhases:
                 source.is_training = True
         schema = getattr(func, "_schema", None)
         if self._phase is not None and not self._continues(schema, is_backward):
+            # the loss of a custom function or a reentrant checkpoint is computed without grad mode
             if self._call is not None and is_backward:
                 self._call.is_training = True
             self._phase = None

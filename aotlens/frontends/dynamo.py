@@ -28,9 +28,13 @@ OPTION_NAMES = ("backend", "policy", "memory_budget", "keep_input_mutations", "c
 
 
 def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
-    """Return a backend for `torch.compile` with these options."""
+    """Return a backend for `torch.compile` with these options, for Python callers.
+
+    `backend="aotlens"` is `_aotlens_backend`.
+    """
     install(BACKEND)
 
+    # Dynamo's errors show this name.
     def aotlens(gm: Any, example_inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         return compile_for_dynamo(gm, example_inputs, with_user_options(options, kwargs.get("options")))
 

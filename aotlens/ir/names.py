@@ -88,7 +88,10 @@ WITH_OVERLOAD: dict[Any, str] = {
 
 
 def torch_name(node: Node) -> str:
-    """Return the node's name with the underscores of its operator: `copy_`, `_to_copy_1`, `sym_size_int`."""
+    """Return the node's name with the underscores of its operator: `copy_`, `_to_copy_1`, `sym_size_int`.
+
+    Backends and partition functions that are written for torch's graphs look nodes up by these names.
+    """
     if node.op is None:
         return node.name
     plain = getattr(node.op, "__name__", "").split(".")[0]

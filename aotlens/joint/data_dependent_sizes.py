@@ -118,5 +118,6 @@ def with_sizes(nodes: tuple[Node, ...], saved: Iterable[Node]) -> tuple[Node, ..
     sizes_by_value: dict[int, list[Node]] = {}
     for size in added:
         sizes_by_value.setdefault(id(size.args[0]), []).append(size)
-    of_inputs = (size for value, sizes in sizes_by_value.items() if value not in present for size in sizes)
+    sizes_of_inputs = (sizes for value_id, sizes in sizes_by_value.items() if value_id not in present)
+    of_inputs = (size for sizes in sizes_of_inputs for size in sizes)
     return (*of_inputs, *(each for node in nodes for each in (node, *sizes_by_value.get(id(node), ()))))

@@ -25,7 +25,8 @@ class Network:
     A value has a begin vertex (its operands are available) and an end vertex (the value is available). Both
     are the same vertex when the value may not be saved. The begin vertex is the source when the value may not
     be recomputed, and the operand's end vertex when there is one operand and work is free. The end vertex is
-    the sink when the backward needs the value.
+    the sink when the backward needs the value. Where work has a price, an arc from the source to the begin
+    vertex is cut if the value is recomputed; only `solve_priced` gives it a capacity.
     """
 
     def __init__(self, problem: Problem, work: Mapping[int, float] | None = None) -> None:

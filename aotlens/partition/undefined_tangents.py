@@ -158,6 +158,7 @@ class _Rewriter:
             else size
             for dim, size in enumerate(node.val.shape)
         ]
+        # as a recorded `torch.full` has them
         kwargs = {"dtype": node.val.dtype, "device": node.val.device, "pin_memory": False}
         zeros_node = _new_node(
             f"zeros_of_{node.name}", aten.full.default, (sizes, 0), node.val.new_zeros(node.val.shape), kwargs

@@ -293,7 +293,7 @@ class Guards:
             return
         ranges = {str(symbol): symbol_range for symbol, symbol_range in environment.var_to_range.items()}
         for name in sorted(self._sizes):
-            if name not in ranges:  # a ragged size of a jagged tensor
+            if name not in ranges:  # the ragged size of a fake jagged tensor, which is a plain symbol here
                 raise unsupported("ragged-and-symbolic-sizes", name=name)
             lower = ranges[name].lower
             if lower.is_number and lower > 0:

@@ -50,7 +50,10 @@ class ResizeLeaves(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetachInputs(Step):
-    """`detach_()` or `requires_grad_(False)` on inputs, after views with their former grad_fn are taken."""
+    """`detach_()` or `requires_grad_(False)` on inputs, after views with their former grad_fn are taken.
+
+    A leaf loses its flag, since `detach_()` raises an error on views; torch changes no flag of other tensors.
+    """
 
     title = "detach inputs"
     inputs: tuple[InputAliasInfo, ...]

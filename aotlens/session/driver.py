@@ -129,9 +129,9 @@ class Driver:
         plan = Plan.from_script(script, self._request.qualname, self._request.examples)
         self._request = replace(self._request, options=options_for_targets(self._request.options))
         module = new_module(script, "__main__" if plan.runs else script.name)
-        stages = self._collector.listening(self._on_stage, self._on_target)
+        listening = self._collector.listening(self._on_stage, self._on_target)
         emulation = self._emulation()
-        with stages, intercepting_compile(self._router(plan)), emulation, self._log.listening():
+        with listening, intercepting_compile(self._router(plan)), emulation, self._log.listening():
             with _stopping_quietly(), self._announcing_run() if plan.runs else nullcontext():
                 self._run_script(script, module, plan)
             self._collector.stop_counting()

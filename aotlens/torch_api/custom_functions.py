@@ -52,7 +52,10 @@ def materialize_grads(handler: Any, original: Callable[..., None], self: Any, va
 
 
 def call_custom_function(original: Any, current: Current) -> Any:
-    """`Function.apply`, which is `handler(apply, args, kwargs)`: no function mode sees its arguments."""
+    """`Function.apply`, which is `handler(apply, args, kwargs)`: no function mode sees its arguments.
+
+    It is a class method, so the handler gets it bound to the class that is called.
+    """
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         call, handler = MethodType(original.__func__, cls), current()

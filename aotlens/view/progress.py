@@ -55,7 +55,7 @@ def phase_of(stage: str, detail: str) -> Phase:
     """Return the phase of a progress message.
 
     `stage` and `detail` are those of `aotlens.worker.protocol.Progress`; the detail is the script's path for
-    `import`, and the name of the traced function for a stage of the pipeline.
+    `import`, and for a stage of the pipeline the name of the traced function, empty before the first one.
     """
     if stage == "import":
         return Phase("import", f"reading {os.path.basename(detail)}" if detail else PHASES[1].words)

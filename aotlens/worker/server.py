@@ -261,7 +261,7 @@ class Server(Requests):
             os.close(pipe.fd)
 
     def _kill_strays(self) -> None:
-        """End processes that a child started in process groups of their own."""
+        """End processes that a child started in groups of their own; `adopt_orphans` made them ours."""
         held = self._held.pid if self._held is not None else None
         for pid in child_pids(os.getpid()):
             if pid == held:

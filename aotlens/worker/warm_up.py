@@ -52,7 +52,7 @@ def load() -> tuple[Trace, Hello]:
 
 
 def _exercise_direct() -> None:
-    """Run one small compilation with the direct frontend."""
+    """Run one small compilation with the direct frontend: a product, a pointwise operator, a reduction."""
 
     def tiny(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.gelu(x @ weight).sum()

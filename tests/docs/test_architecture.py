@@ -8,6 +8,7 @@ import pytest
 
 from aotlens.pipeline import STAGES
 from scripts.docs import callers
+from scripts.docs import modules as modules_page
 from scripts.docs.walkthrough import PRINTERS, walkthrough
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,7 @@ COVERED: dict[str, tuple[str, ...]] = {
     ),
     "processes.md": ("aotlens/session", "aotlens/worker", "aotlens/cli", "tui", "lsp_server"),
     "packages.md": ("aotlens/ir", "aotlens/trace"),
+    "modules.md": tuple(f"aotlens/{name}" for name in modules_page.PACKAGES),
     "torch.md": ("aotlens/torch_api",),
 }
 """By page: the folders of which it lists every module, each under a heading that names the folder."""
@@ -58,6 +60,11 @@ def test_callers_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert (PAGES / "callers.md").read_text() == callers.page(), "run `python -m scripts.docs.callers`"
     assert "pipeline" in callers.callers()["aotlens/analysis"]["stage.py"]["analyse"]
+
+
+def test_modules_of_other_packages_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert (PAGES / "modules.md").read_text() == modules_page.page(), "run `python -m scripts.docs.modules`"
 
 
 def test_every_package_has_a_page() -> None:

@@ -225,6 +225,23 @@ def open_in_with() -> None:
     f(vector())
 
 
+@program(
+    breaks=(
+        ('torch.no_grad(), open("/dev/null")', "GB0142", WHOLE),
+        ('open("/dev/null")', "GB0059", SPLIT),
+    )
+)
+def open_as_second_item_of_with() -> None:
+    @compiled
+    def f(x):
+        y = x + 1
+        with torch.no_grad(), open("/dev/null") as file:  # HERE
+            file.read()
+        return y * 2
+
+    f(vector())
+
+
 @program(breaks=(("x.sum() > 0", "GB0170", WHOLE),))
 def branch_in_loop() -> None:
     @compiled

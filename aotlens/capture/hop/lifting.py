@@ -36,7 +36,7 @@ TRACED = (FakeTensor, torch.nn.Parameter)
 
 @contextmanager
 def lifting(originals: dict[int, Any]) -> Iterator[None]:
-    """In the block, `torch.cond` and similar operators are lifted here instead of by Dynamo."""
+    """In the block, `Lifted` knows the caller's tensors, which modules hold in a recorded backward."""
     token = _active.set(originals)
     try:
         yield

@@ -208,7 +208,10 @@ def _flat_results(recording: Recording, node: Any) -> list[Node]:
 
 
 def _copy_value(recording: Recording, target: Any, source: Any) -> Node:
-    """Return the value of `target` after `copy_`: a copy of the source in the target's layout."""
+    """Return the value of `target` after `copy_`: a copy of the source in the target's layout.
+
+    Torch passes the number of `x.copy_(1.0)` as a number.
+    """
     if not isinstance(source, torch.Tensor):
         return recording.emit(aten.fill.Scalar, recording.node_of(target), source)
     node = recording.node_of(source)

@@ -34,7 +34,7 @@ def record_storage_swap(recording: Recording, call: WritingCall) -> Any:
     if packet is aten.set_:
         tensors = [arg for arg in call.args if isinstance(arg, torch.Tensor)]
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            raise unsupported("set-with-grad", recording.span)
+            raise unsupported("set-with-grad", recording.span)  # torch has no derivative of `set_`
         tracked: Tracked | None = _after_set(recording, call)
         preserve_values(recording, target)
         if target.requires_grad:

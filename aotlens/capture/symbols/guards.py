@@ -31,7 +31,7 @@ class GuardLog(list[Any]):
             elif self.runs_forward:
                 op = recording.origin.op if recording.is_inside_operator else ""
                 self.origins[len(self)] = Origin(recording.current_frames(), op)
-            else:
+            else:  # one of our stages asked, and no line: without an entry it would count as Dynamo's
                 self.origins[len(self)] = Origin(NO_ORIGIN, "")
         super().append(guard)
 

@@ -180,7 +180,7 @@ class InterpretedGraphs:
             if not instead:
                 return InterpretedRun(graph, job, answer, skipped)
             job = replace(job, precomputed={**job.precomputed, finding.location: instead})
-            skipped += (self.describe(graph, finding),)
+            skipped += (self.describe_finding(graph, finding),)
 
     def _expected_writes(
         self, graph: RunnableGraph, job: Job, location: LaunchLocation
@@ -210,12 +210,12 @@ class InterpretedGraphs:
         )
 
     def _error(self, graph: RunnableGraph, finding: Finding) -> Exception:
-        message = self.describe(graph, finding)
+        message = self.describe_finding(graph, finding)
         if finding.kind in ("out of bounds", "failed assertion"):
             return KernelFaultError(message)
         return NotInterpretedError(message)
 
-    def describe(self, graph: RunnableGraph, finding: Finding) -> str:
+    def describe_finding(self, graph: RunnableGraph, finding: Finding) -> str:
         """Return a finding as one sentence, with the kernel's line and the user's."""
         kernel = finding.location.kernel
         subject = (

@@ -32,7 +32,7 @@ __all__ = ["main", "names_of"]
 
 
 def main(folder: str) -> int:
-    """Run the job of a folder and write the outcome there."""
+    """Run the job of a folder and write the outcome there; the server calls it in a fork of itself."""
     job = read_job(folder, NamesJob)
     before = frozenset(sys.modules)
     outcome = replace(names_of(job), libraries=tuple(_libraries(before)))

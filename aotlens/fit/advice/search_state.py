@@ -116,7 +116,7 @@ class Search:
             )
         outcome = self.trials.train(calls, tested.texts)
         is_exact = self.is_exact(tested) and not _has_half_precision(self.base)
-        judgement = judged(self._reference, outcome, is_exact, self._unedited)
+        judgement = judged(self._reference, outcome, is_exact, self._repeated_run)
         may_be_rounding = is_exact and max(outcome.distance, outcome.buffer_distance) <= HALF_DISTANCE
         if judgement.outcome is not None or outcome.failure or not may_be_rounding:
             return judgement
@@ -131,7 +131,8 @@ class Search:
         edited = self.trials.train(calls, tested.texts, is_double=True)
         return judged_in_double(self._double_reference, edited)
 
-    def _unedited(self) -> TrainingOutcome:
+    def _repeated_run(self) -> TrainingOutcome:
+        """Run the unedited script once more: what differs between its own runs is noise."""
         if self._noise is None:
             self._noise = self.trials.train(self.base.step * self.base.calls_per_step)
         return self._noise

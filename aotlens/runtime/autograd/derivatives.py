@@ -98,7 +98,7 @@ class DifferentiableBackward:
         sources, tangents = tensors[: request.source_count], tensors[request.source_count :]
         if torch.is_grad_enabled():
             needed = tuple(True for _ in needed)
-        program, reads = self._double_backward(lambda: self._program(number, needed))
+        program, reads = self._with_double_backward_error(lambda: self._program(number, needed))
         lost = [
             self._available[index]
             for index in reads
@@ -128,7 +128,7 @@ class DifferentiableBackward:
     ) -> Any:
         if any(map(is_batched, tangents)):
             return map_over_batch(lambda each: self._apply(number, values, sources, each, run), tangents)
-        order = self._double_backward(lambda: self._derivatives.order(number))
+        order = self._with_double_backward_error(lambda: self._derivatives.order(number))
         request = Request(number, values, len(sources), run, order.depends_on)
         return _Derivative.apply(self, request, *sources, *tangents)
 
@@ -147,7 +147,7 @@ class DifferentiableBackward:
             cached = self._programs[number, needed] = (load_program(program), reads)
         return cached
 
-    def _double_backward(self, make: Callable[[], Any]) -> Any:
+    def _with_double_backward_error(self, make: Callable[[], Any]) -> Any:
         try:
             return make()
         except AotlensError as error:
@@ -171,7 +171,7 @@ class DifferentiableBackward:
 
     def _wanted(self, sources: dict[int, Any]) -> list[Any]:
         """Return for each wanted input a tensor with its `grad_fn`."""
-        order = self._double_backward(lambda: self._derivatives.order(1))
+        order = self._with_double_backward_error(lambda: self._derivatives.order(1))
         inputs = self._parts.joint.captured.inputs
         nodes: list[Any] = [inputs[slot.index].node for slot in wanted_slots(self._parts)]
         for node, gradient in zip(nodes, order.values, strict=True):

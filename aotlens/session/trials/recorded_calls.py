@@ -73,7 +73,10 @@ class Recorder:
             yield
 
     def _wrapped(self, function: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the compiled function so that each outermost call records outputs and changed arguments."""
+        """Return the compiled function so that each outermost call records outputs and changed arguments.
+
+        It is the handler of `WRAP_COMPILED`.
+        """
         owner = getattr(function, "__self__", None)
         name = getattr(function, "__qualname__", type(function).__qualname__)
         if isinstance(owner, nn.Module):

@@ -70,7 +70,7 @@ def fake_group_patches(
 
     own_rank, own_size = rank, world_size
     why = "no other process exists to communicate with"
-    for module in (dist, dist.distributed_c10d, dist.device_mesh):
+    for module in (dist, dist.distributed_c10d, dist.device_mesh):  # each has its own binding
         yield Replacement(module, "init_process_group", init_process_group, why)
         yield Replacement(module, "new_group", fake_new_group, why)
     yield from _mesh_patches()

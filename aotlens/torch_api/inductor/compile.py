@@ -93,7 +93,7 @@ def compile_with_inductor(
         patched(INDUCTOR_GPU, []) if on_gpu else nullcontext(),
         reset_provenance_globals(),
     ):
-        if not inductor_config.fallback_random:
+        if not inductor_config.fallback_random:  # not among the joint passes: see `run_joint_passes`
             for inner in module.modules():  # also subgraphs of higher-order operators
                 if isinstance(inner, torch.fx.GraphModule):
                     replace_random_passes(inner)

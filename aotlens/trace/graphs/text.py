@@ -29,6 +29,7 @@ _ARGUMENT = re.compile(r'(\w+)(?:: "([^"]*)")?,?(?:\s+# (.*))?$')
 _TYPED = re.compile(r'(\w+): "([^"]*)"')
 _RESULT = re.compile(r"^\s+([\w.+-]+),?(?:\s+# (.*))?$")
 _FREED = re.compile(r";  (?:\w+ = )+None$")
+"""Torch frees values behind their last read, on the same line: `;  x = y = None`."""
 
 _PLAIN = (
     ast.Call,

@@ -22,6 +22,7 @@ BLOCK_BYTES = 8 << 20
 MAX_UNPACKED_BYTES = 4 << 30
 """The limit for a compressed log: a small hostile file can unpack to any size."""
 MAX_FILES = 10_000
+"""Further logs in a folder are ignored."""
 MAX_DEPTH = 4
 """Levels of folders below the one that the user names."""
 SNIFFED_BYTES = 1 << 16

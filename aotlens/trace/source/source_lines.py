@@ -133,7 +133,7 @@ class SourceLines:
             self._files[file] = str(path)
             text = path.read_text("utf-8", "replace")
             self._texts[str(path)] = text.splitlines()
-            known = [line for line in self._located if line.file == file]
+            known = [line for line in self._located if line.file == file]  # they anchor lines without a text
             self._located.update(relocate(text, (*known, *of_file)))
 
     def _text(self, file: str, number: int) -> str:

@@ -238,7 +238,7 @@ class _Comparison:
     def _culprit(self, graphs: InterpretedGraphs, comparison: Verification) -> str:
         if not _is_in_values(comparison):
             return ""
-        with ignoring_devices():
+        with ignoring_devices():  # the script's tensors may be marked as on the GPU, the results are not
             return culprit(graphs)
 
 

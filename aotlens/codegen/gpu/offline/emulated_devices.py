@@ -42,7 +42,7 @@ def properties_of(target: GpuTarget) -> Any:
 
 
 class _Binaries:
-    """Replaces the Triton driver's loading of compiled kernels: it reads their resources only."""
+    """Replaces the part of Triton's driver that loads compiled kernels: it reads their resources only."""
 
     def __init__(self, target: GpuTarget) -> None:
         self._target = target
@@ -55,6 +55,7 @@ class _Binaries:
         return 1, 1, resources.registers, resources.frame_bytes // 4, THREADS_PER_BLOCK
 
     def get_device_properties(self, device: int) -> dict[str, int]:
+        """Return what Triton compares a kernel's needs with when it loads the kernel."""
         target = self._target
         return {
             "max_shared_mem": target.shared_bytes_per_block,

@@ -108,7 +108,7 @@ class Column:
 
 
 class Rows(Protocol):
-    """The rows of a table, each made when it is shown."""
+    """The rows of a table, each made when the app's `VirtualTable` or the page's `Encoder` shows it."""
 
     def __len__(self) -> int: ...
 
