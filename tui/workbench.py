@@ -14,7 +14,7 @@ from tui.keys import WORKBENCH_BINDINGS, bind
 from tui.layout import WORKBENCH_CSS, WorkbenchLayout
 from tui.messages import CancelWanted, GpuWanted, ListedTargetChosen, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
-from tui.panes.registry import CHOICES, KEYS, TAB_KEYS, TABS
+from tui.panes.registry import CHOICES, TAB_KEYS, TABS
 from tui.panes.waiting import FailurePane, ProgressPane
 from tui.widgets.bars import ChoiceBar, TitleBar
 from tui.widgets.code import CodeView
@@ -39,8 +39,8 @@ class Workbench(WorkbenchLayout):
     DEFAULT_CSS = WORKBENCH_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            bind(f"tab.{tab.name}", shown, f"tab({index})", ("", f"Open the tab {tab.label}."))
-            for index, (tab, shown) in enumerate(zip(TABS, KEYS, strict=True))
+            bind(f"tab.{tab.name}", tab.key, f"tab({index})", ("", f"Open the tab {tab.label}."))
+            for index, tab in enumerate(TABS)
         ),
         *WORKBENCH_BINDINGS,
     ]

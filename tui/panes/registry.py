@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the panes load the report's records
     from tui.panes.base import Pane
 
-__all__ = ["CHOICES", "FIT_TAB", "KERNELS_TAB", "KEYS", "LOG_KEY", "TABS", "TAB_KEYS", "Tab"]
+__all__ = ["CHOICES", "FIT_TAB", "KERNELS_TAB", "LOG_KEY", "TABS", "TAB_KEYS", "Tab"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class Tab:
     label: str
     short: str
     """The label where there is little room."""
+    key: str
+    """Opens it; no pane and no widget has a binding of this key."""
 
     def pane_class(self) -> "type[Pane]":
         """Load the pane."""
@@ -31,30 +33,27 @@ class Tab:
 
 
 TABS = (
-    Tab("overview", "Overview", "Over"),
-    Tab("ledger", "In/out", "I/O"),
-    Tab("stages", "Stages", "Stag"),
-    Tab("graphs", "Graph", "Grph"),
-    Tab("saved", "Saved", "Save"),
-    Tab("memory", "Memory", "Mem"),
-    Tab("wrapper", "Wrapper", "Wrap"),
-    Tab("kernels", "Kernels", "Kern"),
-    Tab("diagnostics", "Diagnostics", "Diag"),
-    Tab("log", "Log", "Log"),
-    Tab("why", "Why", "Why"),
-    Tab("step", "Fit", "Fit"),
+    Tab("overview", "Overview", "Over", "1"),
+    Tab("ledger", "In/out", "I/O", "2"),
+    Tab("stages", "Stages", "Stag", "3"),
+    Tab("graphs", "Graph", "Grph", "4"),
+    Tab("saved", "Saved", "Save", "5"),
+    Tab("memory", "Memory", "Mem", "6"),
+    Tab("wrapper", "Wrapper", "Wrap", "7"),
+    Tab("kernels", "Kernels", "Kern", "8"),
+    Tab("diagnostics", "Diagnostics", "Diag", "9"),
+    Tab("log", "Log", "Log", "0"),
+    Tab("why", "Why", "Why", "w"),
+    Tab("step", "Fit", "Fit", "F"),
 )
 
-KEYS = "1234567890wF"
-"""Of the tabs, in their order."""
+CHOICES = tuple((tab.key, tab.label, tab.short) for tab in TABS)
 
-CHOICES = tuple((key, tab.label, tab.short) for key, tab in zip(KEYS, TABS, strict=True))
-
-TAB_KEYS = "1 … 9 0 w F"
+TAB_KEYS = " ".join(("1 … 9", *(tab.key for tab in TABS if tab.key not in "123456789")))
 """The keys of all tabs, as the help shows them."""
 
 _NAMES = [tab.name for tab in TABS]
 
 FIT_TAB, KERNELS_TAB = _NAMES.index("step"), _NAMES.index("kernels")
 
-LOG_KEY = KEYS[_NAMES.index("log")]
+LOG_KEY = TABS[_NAMES.index("log")].key

@@ -55,7 +55,9 @@ def help_lines(sections: Sequence[tuple[str, Sequence[Pair]]]) -> tuple[Line, ..
     for heading, pairs in sections:
         if pairs:
             lines.append(Line((Part(heading, "heading"),)))
-            lines += [Line((Part(f"{shown:<{KEY_WIDTH}}", "accent"), Part(does))) for shown, does in pairs]
+            lines += [
+                Line((Part(f"{shown:<{KEY_WIDTH - 1}} ", "accent"), Part(does))) for shown, does in pairs
+            ]
     lines.append(Line((Part("In the gutter of the source", "heading"),)))
     lines += [Line((Part(f"{sign:<{KEY_WIDTH}}", role), Part(text))) for sign, text, role in LEGEND]
     return tuple(lines)

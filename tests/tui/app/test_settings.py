@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from tests.report.sample import sample_report
 from tests.tui.driving import drive, lines, settle
 from tui.app import AotlensApp
-from tui.commands import every_binding, key_lines
+from tui.commands import default_keys, every_binding, key_lines
 from tui.keys import sentence_of
 from tui.preferences import Preferences, Settings, read_settings
 from tui.widgets.key_bar import KeyBar
@@ -136,3 +136,11 @@ def test_every_theme_of_textual_draws_the_app(theme: str) -> None:
         assert lines(app, "kernels-total")
 
     drive(scenario)
+
+
+def test_no_pane_or_widget_hides_the_key_of_a_tab() -> None:
+    everywhere, *elsewhere = default_keys()
+    tabs = {key for name, keys in everywhere.items() if name.startswith("tab.") for key in keys}
+    others = [(name, key) for name, keys in everywhere.items() if not name.startswith("tab.") for key in keys]
+    others += [(name, key) for group in elsewhere for name, keys in group.items() for key in keys]
+    assert [(name, key) for name, key in others if key in tabs] == []
