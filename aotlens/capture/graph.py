@@ -14,7 +14,8 @@ import torch
 from aotlens.capture.as_strided import step_from_base
 from aotlens.capture.events import Call, Event, EventKind, Events
 from aotlens.capture.invalid_views import check_view_is_valid
-from aotlens.capture.operators import FAKES, aten
+from aotlens.capture.operator_fixes import FAKES
+from aotlens.capture.operators import aten
 from aotlens.capture.storage import Storage, Tracked, Write, find_tracked, set_tracked
 from aotlens.capture.symbols.numbers import Floats
 from aotlens.capture.symbols.sizes import Symbols

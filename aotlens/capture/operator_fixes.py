@@ -169,3 +169,11 @@ KERNEL_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.multilabel_margin_loss_forward.default: multilabel_margin_loss,
 }
 """By operator; replaces torch's Python kernels, fake kernels and decompositions."""
+
+FAKES: dict[Any, Callable[..., Any]] = {
+    **NORM_FIXES,
+    **PRODUCT_FIXES,
+    **BROADCAST_FIXES,
+    **KERNEL_DECOMPOSITIONS,
+}
+"""Fake kernels that replace torch's where these differ from eager."""

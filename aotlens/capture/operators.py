@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tag
 
-from aotlens.capture.operator_fixes import BROADCAST_FIXES, KERNEL_DECOMPOSITIONS, NORM_FIXES, PRODUCT_FIXES
+from aotlens.capture.operator_fixes import FAKES
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api.hop import has_ordered_effect
 from aotlens.torch_api.operators import TorchBindOpOverload, has_composite_kernel
@@ -49,9 +49,6 @@ KINDS: dict[Any, Kind] = {
     aten.equal.default: Kind.READ,
 }
 """Operators whose schema does not show their kind."""
-
-FAKES: dict[Any, Any] = {**NORM_FIXES, **PRODUCT_FIXES, **BROADCAST_FIXES, **KERNEL_DECOMPOSITIONS}
-"""Fake kernels that replace torch's where these differ from eager."""
 
 RESIZE_STORAGE = torch.ops.inductor.resize_storage_bytes_
 """Dynamo's form of `untyped_storage().resize_`."""
