@@ -5,6 +5,7 @@ from itertools import groupby
 
 from aotlens.diagnostics.findings import Check, Limits, kernel_cost
 from aotlens.diagnostics.rule import Rule
+from aotlens.model.gpus.architectures import ARCHITECTURES
 from aotlens.model.report import (
     Diagnostic,
     Kernel,
@@ -228,7 +229,7 @@ def _scattered(span: Span, access: KernelAccess, kernel: Kernel) -> Diagnostic:
     return Diagnostic("AL605", severity, message, span)
 
 
-HALF_RATE_F64 = frozenset({"sm_70", "sm_80", "sm_90", "sm_100"})
+HALF_RATE_F64 = frozenset(entry.sm for entry in ARCHITECTURES if entry.f32_lanes == 2 * entry.f64_lanes)
 """GPUs with half of f32's lanes for f64; all others have 1/32 to 1/64."""
 DOUBLE = frozenset({"f64", "c128"})
 MATRIX_PRODUCT = "tl.dot"

@@ -8,17 +8,8 @@ from aotlens.model.gpus.architectures import ARCHITECTURES, BY_CAPABILITY
 from aotlens.model.gpus.gpu_target import GpuTarget
 from aotlens.model.gpus.targets import TARGETS
 
-DEFAULTS = {
-    (7, 0): "V100",
-    (7, 5): "T4",
-    (8, 0): "A100 80GB",
-    (8, 6): "RTX 3090",
-    (8, 9): "RTX 4090",
-    (9, 0): "H100 SXM",
-    (10, 0): "B200",
-    (12, 0): "RTX 5090",
-}
-"""The GPU for a target that names only an architecture."""
+DEFAULTS = {target.compute_capability: target.name for target in reversed(TARGETS)}
+"""The GPU for a target that names only an architecture: its first row in the table."""
 
 _CLOSEST = {
     ("sm_103", "B200 (sm_100)"): ("sm103", "b300", "gb300"),
@@ -62,12 +53,10 @@ def find_target(wanted: str) -> GpuTarget:
 def target_names() -> dict[str, tuple[str, ...]]:
     """Return the names of all GPUs by architecture, its default first: `sm_90` -> (`H100 SXM`, `H100 PCIe`,
     …)."""
-    names = {}
-    for architecture in ARCHITECTURES:
-        default = DEFAULTS[architecture.compute_capability]
-        rows = (target.name for target in TARGETS if target.architecture is architecture)
-        names[architecture.sm] = tuple(dict.fromkeys((default, *rows)))
-    return names
+    return {
+        architecture.sm: tuple(target.name for target in TARGETS if target.architecture is architecture)
+        for architecture in ARCHITECTURES
+    }
 
 
 def _by_name() -> dict[str, GpuTarget]:
@@ -92,4 +81,4 @@ def _display_name(plain: str) -> str:
 
 
 def _common() -> tuple[str, ...]:
-    return tuple(DEFAULTS.values())
+    return tuple(DEFAULTS[architecture.compute_capability] for architecture in ARCHITECTURES)
