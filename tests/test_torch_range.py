@@ -5,16 +5,18 @@ import tomllib
 import pytest
 import torch
 
-from aotlens.torch_versions import NEWEST, OLDEST, installed, is_supported
+from aotlens.torch_versions import NEWEST, OLDEST, SUPPORTED, installed, is_supported
 from tests.command import ROOT, forked, python
 
-TOLD = "aotlens is tested with torch 2.11 to 2.15; this is torch {}, with which it may fail"
+LAST, NEXT = (f"{NEWEST[0]}.{minor}" for minor in (NEWEST[1], NEWEST[1] + 1))
+TOLD = f"aotlens is tested with torch {SUPPORTED}; this is torch {{}}, with which it may fail"
 
 
 def test_the_package_asks_for_the_same_range() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (wanted,) = (line for line in project["dependencies"] if line.startswith("torch"))
-    assert wanted == f"torch>={OLDEST[0]}.{OLDEST[1]},<{NEWEST[0]}.{NEWEST[1] + 1}"
+    assert wanted == f"torch>={OLDEST[0]}.{OLDEST[1]},<{NEXT}"
+    assert f"torch {SUPPORTED};" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_version_is_known_before_torch_is_loaded() -> None:
@@ -27,8 +29,8 @@ def test_the_version_is_known_before_torch_is_loaded() -> None:
         ("2.10.2", False),
         ("2.11.0", True),
         ("2.13.0+cpu", True),
-        ("2.15.1a0+gitc0ffee", True),
-        ("2.16.0.dev20260101", False),
+        (f"{LAST}.1a0+gitc0ffee", True),
+        (f"{NEXT}.0.dev20260101", False),
         ("3.0", False),
     ],
 )
@@ -38,11 +40,11 @@ def test_range(found: str, supported: bool) -> None:
 
 @pytest.mark.rotates
 def test_another_release_gives_one_warning_in_python() -> None:
-    use = "import torch; torch.__version__ = '2.16.0'; import aotlens; aotlens.compile, aotlens.verify"
+    use = f"import torch; torch.__version__ = '{NEXT}.0'; import aotlens; aotlens.compile, aotlens.verify"
     ended = python("-c", use)
     assert ended.code == 0
     assert ended.err.count("warn(") <= 1
-    assert ended.err.count(TOLD.format("2.16.0")) == 1
+    assert ended.err.count(TOLD.format(f"{NEXT}.0")) == 1
 
 
 def test_another_release_gives_one_line_from_a_command() -> None:

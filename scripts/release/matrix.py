@@ -1,4 +1,6 @@
-"""Which releases of Python and torch one run of CI takes: each Python once, and all pairs within five runs.
+"""Which releases of Python and torch one run of CI takes: each Python once.
+
+As many runs as there are releases of torch take all pairs.
 
 `python scripts/release/matrix.py TURN` prints `pairs=[{"python": …, "torch": …}, …]` for a workflow's output.
 """

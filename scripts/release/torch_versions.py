@@ -111,6 +111,8 @@ def main() -> int:
         "--only", metavar="TITLE", help="one column of the table; the others stay as they were"
     )
     options = parser.parse_args()
+    if unknown := set(options.releases) - set(RELEASES):
+        parser.error(f"{', '.join(sorted(unknown))}: raise NEWEST in aotlens/torch_versions.py first")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wheel = next(path for path in build(folder / "dist") if path.suffix == ".whl")

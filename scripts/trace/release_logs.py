@@ -4,8 +4,8 @@
     python scripts/trace/release_logs.py ENVIRONMENTS tests/trace/releases 2.6 2.8    some of them
 
 ENVIRONMENTS has a Python environment for each release, in a folder `torch-RELEASE` with torch alone; those of
-scripts/release/torch_versions.py serve too. The logs are anonymised, and lack the events that say how long a
-phase took.
+scripts/release/torch_versions.py (`torch-RELEASE-python-VERSION`) serve too. The logs are anonymised, and
+lack the events that say how long a phase took.
 """
 
 import argparse
@@ -51,11 +51,11 @@ def main() -> int:
     parser.add_argument("releases", nargs="*")
     options = parser.parse_args()
     environments = options.environments.resolve()
-    known = sorted(path.name.removeprefix("torch-") for path in environments.glob("torch-*"))
+    known = {path.name.split("-")[1]: path for path in sorted(environments.glob("torch-*"))}
     for release in options.releases or known:
         shutil.rmtree(options.fixtures / release, ignore_errors=True)
         for name in NAMES:
-            write(release, environments / f"torch-{release}", name, options.fixtures)
+            write(release, known[release], name, options.fixtures)
     return 0
 
 
