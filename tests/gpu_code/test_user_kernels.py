@@ -199,9 +199,8 @@ def test_a_launch_that_a_gpu_could_not_make_either_is_refused() -> None:
         x, out = torch.randn(100, device="cuda"), torch.empty(100, device="cuda")
         with pytest.raises(UserError, match="`x_ptr` on the CPU and other tensors on cuda:0"):
             doubling[(2,)](x.cpu(), out, 100, BLOCK=64)
-        with pytest.raises(
-            UserError, match=r"reaches outside of .* memory, at `x = tl.load.*: reads 28 of 64"
-        ):
+        # fewer than 28, if `out` lies right behind `x`
+        with pytest.raises(UserError, match=r"reaches outside of .* at `x = tl.load.*: reads \d+ of 64"):
             doubling[(2,)](x, out, 128, BLOCK=64)
         doubling[(2,)](x, out, 100, BLOCK=64)
         torch.testing.assert_close(out, 2 * x)
