@@ -7,6 +7,7 @@ import pytest
 
 from aotlens.cli.app import COMMANDS
 from benchmarks.tables import END, START, render_results
+from lsp_server.commands import COMMANDS as SERVER_COMMANDS
 
 ROOT = Path(__file__).parents[2]
 FRONT = (
@@ -42,6 +43,12 @@ def test_links_lead_somewhere(document: str) -> None:
 def test_commands_exist(document: str) -> None:
     known = {command.name for command in COMMANDS}
     assert set(COMMAND.findall((ROOT / document).read_text())) - known == set()
+
+
+def test_every_command_of_the_language_server_is_described() -> None:
+    section = (ROOT / "docs" / "editors.md").read_text().partition("## For other clients")[2]
+    described = set(re.findall(r"`(aotlens\.\w+)", section))
+    assert SERVER_COMMANDS.keys() - described == set()
 
 
 @pytest.mark.parametrize("document", names(DOCUMENTS))
