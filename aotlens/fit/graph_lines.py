@@ -4,14 +4,25 @@ Invariant: a line is identified by the name that it assigns, which is a node of 
 contains the line; other lines have no answer.
 """
 
+import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
-from types import CodeType
+from pathlib import Path
+from types import CodeType, FrameType
 
+import torch
+
+import aotlens
 from aotlens.compiled import Compiled
 from aotlens.ir.origin import Frames
 
-__all__ = ["GraphLines"]
+__all__ = ["GraphLines", "compiled_caller"]
+
+MODULE_TEXT = "<aotlens "
+"""Prefix of the file name of a compiled module's text."""
+BETWEEN = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, aotlens.__file__))
+"""Folders of the frames between an operator's call and the mode, among them other modes of torch."""
 
 _FUNCTION = re.compile(r"\s*def (\w+)\(")
 _ASSIGNED = re.compile(r"\s+(\w+) = ")
@@ -52,3 +63,12 @@ def _lines(compiled: Compiled) -> Iterator[tuple[int, Frames]]:
             function = start[1]
         elif (assigned := _ASSIGNED.match(text)) is not None and (function, assigned[1]) in origins:
             yield number, origins[function, assigned[1]]
+
+
+def compiled_caller() -> FrameType | None:
+    """Return the frame of a compiled module's text that calls the operator; None for other code."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(BETWEEN):
+        frame = frame.f_back
+    is_compiled = frame is not None and frame.f_code.co_filename.startswith(MODULE_TEXT)
+    return frame if is_compiled else None

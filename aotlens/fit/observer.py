@@ -4,14 +4,11 @@ Invariant: the observer changes nothing that the script computes; a storage is c
 views it has, and its release is recorded when the last reference is gone.
 """
 
-import os
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -24,10 +21,10 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-import aotlens
 from aotlens.capture.provenance.frames import user_frames
 from aotlens.fit.collectives import Communication, OperatorCall
 from aotlens.fit.floor import UndividedCall, is_cast, is_undivided
+from aotlens.fit.graph_lines import compiled_caller
 from aotlens.fit.library_workspaces import LibraryWorkspaces
 from aotlens.fit.other_phases import OtherPhases
 from aotlens.fit.placeholders import READS_A_VALUE, Placeholders
@@ -52,12 +49,8 @@ from aotlens.torch_api.replacements import replacing
 
 __all__ = ["Observer", "StorageLife", "observing_memory"]
 
-MODULE_TEXT = "<aotlens "
-"""Prefix of the file name of a compiled module's text."""
 OUTERMOST = (lambda: None).__code__
 """A boundary that no stack has."""
-BETWEEN = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, aotlens.__file__))
-"""Folders of the frames between an operator's call and the mode, among them other modes of torch."""
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +133,7 @@ class Observer(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         frames_in_backward = user_frames(BACKWARD_CALL)
         frames = self._enter(frames_in_backward)
-        caller = _compiled_caller()
+        caller = compiled_caller()
         self.other_phases.graph_runs(None if caller is None else caller.f_code)
         if caller is not None:
             frames = self._graph_frames(caller.f_code, caller.f_lineno) or frames
@@ -356,15 +349,6 @@ class Observer(TorchDispatchMode):
     def _set_kind(self, value: object, kind: FitKind, state: str = "") -> None:
         for life in self._lives_of(inner_tensors(value)):
             life.kind, life.state = kind, state
-
-
-def _compiled_caller() -> FrameType | None:
-    """Return the frame of a compiled module's text that calls the operator; None for other code."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(BETWEEN):
-        frame = frame.f_back
-    is_compiled = frame is not None and frame.f_code.co_filename.startswith(MODULE_TEXT)
-    return frame if is_compiled else None
 
 
 def _counted(values: object) -> Iterator[torch.Tensor]:
