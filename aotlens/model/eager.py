@@ -23,20 +23,20 @@ NotCompiledCause = Literal[
 ]
 
 CODES: dict[NotCompiledCause, str] = {
-    "unsupported": "AL402",
     "internal": "AL911",
+    "unsupported": "AL402",
     "backend": "AL912",
-    "graph break": "AL406",
-    "rest of function": "AL405",
     "whole function": "AL405",
+    "rest of function": "AL405",
     "some calls": "AL405",
     "skipped": "AL409",
     "recompile limit": "AL405",
-    "no graph": "AL405",
     "not called": "AL405",
+    "no graph": "AL405",
     "other backend": "AL405",
+    "graph break": "AL406",
 }
-"""The diagnostic that explains each cause."""
+"""The diagnostic that explains each cause; the most important causes come first."""
 
 LOST: frozenset[NotCompiledCause] = frozenset(
     {"whole function", "rest of function", "some calls", "skipped", "recompile limit"}

@@ -21,21 +21,8 @@ from aotlens.torch_api.dynamo.state import unsupported_frames
 
 __all__ = ["losses", "not_compiled", "uncaptured_failures"]
 
-ORDER: tuple[NotCompiledCause, ...] = (
-    "internal",
-    "unsupported",
-    "backend",
-    "whole function",
-    "rest of function",
-    "some calls",
-    "skipped",
-    "recompile limit",
-    "not called",
-    "no graph",
-    "other backend",
-    "graph break",
-)
-"""The most important kinds first."""
+ORDER = tuple(CODES)
+"""The most important causes first."""
 
 
 def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...]:
