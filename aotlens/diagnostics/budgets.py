@@ -1,7 +1,7 @@
 """Family AL8: limits that the user set, and comments that hide findings."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from aotlens.diagnostics.findings import Check
 from aotlens.diagnostics.rule import Rule
@@ -151,19 +151,8 @@ class Budget:
 
     def with_limits(self, other: "Budget") -> "Budget":
         """This budget with the limits that another one sets."""
-        return Budget(
-            *(
-                mine if theirs is None else theirs
-                for mine, theirs in (
-                    (self.max_saved_bytes, other.max_saved_bytes),
-                    (self.max_peak_bytes, other.max_peak_bytes),
-                    (self.max_wrapper_steps, other.max_wrapper_steps),
-                    (self.max_graph_breaks, other.max_graph_breaks),
-                    (self.max_recompilations, other.max_recompilations),
-                    (self.step_peak, other.step_peak),
-                )
-            )
-        )
+        limits = {field.name: getattr(other, field.name) for field in fields(other)}
+        return replace(self, **{name: limit for name, limit in limits.items() if limit is not None})
 
 
 NO_LIMITS = Budget()
