@@ -6,9 +6,9 @@ from dataclasses import replace
 from aotlens.diagnostics.findings import Check, Limits, copy_cost, finding_at
 from aotlens.diagnostics.mutation import is_copied_for_autograd
 from aotlens.diagnostics.rule import Rule
-from aotlens.model.cuda_graphs import BlockerKind, CudaGraphBlocker
+from aotlens.model.cuda_graphs import CudaGraphBlocker
 from aotlens.model.report import Diagnostic, Span, Target
-from aotlens.view.cuda_graphs import OF_INPUTS
+from aotlens.view.cuda_graphs import OF_INPUTS, WHY
 from aotlens.view.quantities import human_bytes
 
 ABOUT = (
@@ -88,23 +88,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-CODES: dict[BlockerKind, str] = {
-    **dict.fromkeys(
-        (
-            "host_read",
-            "host_check",
-            "waiting_kernel",
-            "data_size",
-            "mask_write",
-            "branch",
-            "loop",
-        ),
-        "AL502",
-    ),
-    **dict.fromkeys(("written_argument", "resized_storage"), "AL503"),
-    **dict.fromkeys(("cpu_input", "cpu_operator", "device_copy", "second_device"), "AL504"),
-    **dict.fromkeys(("unsupported_operator", "sparse", "effect", "generator", "object_input"), "AL505"),
-}
+CODES = {kind: why.code for kind, why in WHY.items() if why.code}
 """By kind of blocker; a kind without a code is no finding."""
 
 

@@ -16,6 +16,8 @@ class Why:
     effect: BlockerEffect
     reason: str
     advice: str
+    code: str = ""
+    """The diagnostic that reports it; empty for a kind that is no finding."""
 
 
 WHY: dict[BlockerKind, Why] = {
@@ -25,71 +27,87 @@ WHY: dict[BlockerKind, Why] = {
         " know",
         "make it a buffer of the module, or call torch._dynamo.mark_static_address(tensor) if the caller"
         " always passes the same tensor, or return the new value",
+        "AL503",
     ),
     "resized_storage": Why(
         "prevents",
         "its storage is swapped or resized, and a recording uses the addresses of one run",
         "use copy_() into memory of the final size",
+        "AL503",
     ),
-    "object_input": Why("prevents", "it is not a tensor: its methods run in Python", "keep it out of graphs"),
-    "second_device": Why("prevents", "a recording is for one GPU", "compile the part of each GPU separately"),
+    "object_input": Why(
+        "prevents", "it is not a tensor: its methods run in Python", "keep it out of graphs", "AL505"
+    ),
+    "second_device": Why(
+        "prevents", "a recording is for one GPU", "compile the part of each GPU separately", "AL504"
+    ),
     "cpu_input": Why(
-        "splits", "it is on the CPU, and a replay reads only GPU memory", "move it to the GPU once"
+        "splits", "it is on the CPU, and a replay reads only GPU memory", "move it to the GPU once", "AL504"
     ),
-    "cpu_operator": Why("splits", "it runs on the CPU", "create it on the GPU: device=..."),
+    "cpu_operator": Why("splits", "it runs on the CPU", "create it on the GPU: device=...", "AL504"),
     "device_copy": Why(
         "splits",
         "it copies between CPU and GPU, and such a copy synchronises",
         "keep the value on the device that uses it",
+        "AL504",
     ),
     "host_read": Why(
         "splits",
         "the CPU waits for the number, and a replay does not return to Python",
         "keep it a tensor: torch.where instead of `if`, a 0-d tensor instead of the number",
+        "AL502",
     ),
     "host_check": Why(
         "splits",
         "the CPU checks a data-dependent number",
         "remove the check, or check the input instead",
+        "AL502",
     ),
     "waiting_kernel": Why(
         "splits",
         "its kernels wait for the CPU, to report errors or to choose the next step",
         "use the variant that returns `info` (torch.linalg.…_ex) if there is one",
+        "AL502",
     ),
     "data_size": Why(
         "splits",
         "the size of its output depends on data, and the CPU waits for it to allocate memory",
         "use an operator of fixed size: torch.where, multiplication by a mask, torch.nonzero_static",
+        "AL502",
     ),
     "mask_write": Why(
         "splits",
         "a mask selects the indices of several values, and the CPU waits for their number",
         "use torch.where, or masked_scatter",
+        "AL502",
     ),
     "branch": Why(
         "prevents",
         "the CPU waits for the condition to choose a branch",
         "compute both sides and use torch.where, if that is cheap",
+        "AL502",
     ),
     "loop": Why(
         "splits",
         "the CPU waits after each step, to know whether there is another one",
         "use a fixed number of steps, which are unrolled",
+        "AL502",
     ),
     "unsupported_operator": Why(
-        "splits", "it is tagged as not recordable", "replace it, or keep it at the end"
+        "splits", "it is tagged as not recordable", "replace it, or keep it at the end", "AL505"
     ),
-    "sparse": Why("splits", "the size of a sparse output depends on data", "use a dense tensor"),
+    "sparse": Why("splits", "the size of a sparse output depends on data", "use a dense tensor", "AL505"),
     "effect": Why(
         "prevents",
         "it runs in Python, so it would run only during recording, not in a replay",
         "move it out of the compiled function",
+        "AL505",
     ),
     "generator": Why(
         "prevents",
         "RNG state is read or set on the CPU, once for all replays",
         "seed outside of the compiled function, and use the default generator of the GPU",
+        "AL505",
     ),
     "symbolic_size": Why(
         "repeats",
@@ -98,7 +116,7 @@ WHY: dict[BlockerKind, Why] = {
     ),
     "wrapper_step": Why("beside", "the wrapper does it around the graphs, on each call", ""),
 }
-"""For each kind: its consequence, its reason and its remedy."""
+"""For each kind: its consequence, its reason, its remedy and its diagnostic."""
 
 OF_INPUTS: frozenset[BlockerKind] = frozenset(
     {"written_argument", "resized_storage", "cpu_input", "object_input", "second_device"}
