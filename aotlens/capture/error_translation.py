@@ -39,6 +39,7 @@ TORCH_ERRORS: tuple[tuple[type[Exception], tuple[str, ...], str], ...] = (
     (RuntimeError, ("new_fn INTERNAL ASSERT FAILED",), "view-before-detach-and-write"),
     (RuntimeError, ("NYI SymInt equality",), "symbolic-exponent"),
     (RuntimeError, ("Can't detach views in-place",), "detach-of-view"),
+    (NotImplementedError, ("Cannot access storage of OpaqueTensorImpl",), "opaque-tensor"),
 )
 """Errors of torch's and of Python's about fake tensors and symbolic numbers: type, phrases, our case."""
 
