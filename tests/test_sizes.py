@@ -22,7 +22,7 @@ NOT_THE_ENGINE = (
     *("model", "build", "diagnostics", "compare", "view", "render", "gpu_emulation", "codegen/gpu"),
 )
 """Front ends, reports and what else uses the engine, or describes what it did."""
-ENGINE_LINES = {"capture": 11_600, "": 43_300}
+ENGINE_LINES = {"capture": 11_700, "": 43_500}
 """The largest number of lines by package of `aotlens`; the empty name is the whole engine."""
 
 
