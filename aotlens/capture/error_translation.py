@@ -39,9 +39,9 @@ TORCH_ERRORS: tuple[tuple[type[Exception], tuple[str, ...], str], ...] = (
     (RuntimeError, ("new_fn INTERNAL ASSERT FAILED",), "view-before-detach-and-write"),
     (RuntimeError, ("NYI SymInt equality",), "symbolic-exponent"),
     (RuntimeError, ("Can't detach views in-place",), "detach-of-view"),
-    (NotImplementedError, ("Cannot access storage of OpaqueTensorImpl",), "opaque-tensor"),
 )
 """Errors of torch's and of Python's about fake tensors and symbolic numbers: type, phrases, our case."""
+NO_META_KERNEL = re.compile(r"(\w+)::(\w+): attempted to run this operator with Meta tensors")
 
 
 @contextmanager
@@ -90,6 +90,10 @@ def _as_user_error(error: Exception, span: Span | None) -> AotlensError | None:
         return unsupported("data-dependent-size", span)
     if isinstance(error, UnsupportedOperatorException) and NESTED not in text:
         return unsupported("no-fake-kernel", span, operator=error.args[0])
+    # Torch runs the real kernel in place of a missing fake one, on zeros, which may fail as well.
+    without_kernel = NO_META_KERNEL.match(str(error.__context__))
+    if isinstance(error, NotImplementedError) and without_kernel is not None:
+        return unsupported("no-fake-kernel", span, operator=".".join(without_kernel.groups()))
     higher_order = re.search(r"HigherOrderOperator[^\w]*(\w+)|HOP[^\w]*(\w+)", text)
     if isinstance(error, NotImplementedError) and higher_order is not None:
         return unsupported("higher-order-operator", span, operator=higher_order[1] or higher_order[2])

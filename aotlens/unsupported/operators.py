@@ -104,11 +104,6 @@ CASES = (
         "make it dense first (`to_dense()`)",
     ),
     Case(
-        "opaque-tensor",
-        "a tensor in a layout of its own, such as that of `to_mkldnn()`, which has no storage",
-        "convert it outside of the compiled function",
-    ),
-    Case(
         "functorch-transform",
         "a transform of torch.func (vmap, grad, jvp) around a compiled function",
         "compile the function that holds the transform",

@@ -1,8 +1,11 @@
 """Each example of the page "What is unsupported" raises its case."""
 
 import pytest
+import torch
 
-from aotlens.errors import AotlensError
+import aotlens
+from aotlens.errors import AotlensError, UnsupportedError
+from aotlens.options import CompileOptions
 from aotlens.unsupported import CASES
 from scripts.docs.unsupported_page import shown_case
 from tests.programs import PROGRAMS
@@ -26,3 +29,12 @@ def test_each_case_has_one_example() -> None:
     assert sorted(cases) == sorted(set(cases))
     assert set(cases) <= CASES.keys()
     assert not set(cases) & {shown_case(program) for program in PROGRAMS}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_operator_whose_kernel_fails_on_fake_tensors_has_no_fake_kernel(dynamic: bool) -> None:
+    """With known sizes torch tries the real kernel in place of the missing fake one."""
+    options = CompileOptions("eager", dynamic=dynamic)
+    function = aotlens.compile(lambda x: x.to_mkldnn().to_dense() * 2, options=options)
+    with pytest.raises(UnsupportedError, match=r"`aten\.to_mkldnn.*`, which has no fake kernel"):
+        function(torch.ones(3, 3))

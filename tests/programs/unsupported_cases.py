@@ -18,11 +18,6 @@ def through_numpy(x: Tensor) -> Tensor:
     return torch.from_numpy(x.numpy() * 2)
 
 
-@cases(lambda: (plain(3),), unsupported="opaque-tensor")
-def through_mkldnn(x: Tensor) -> Tensor:
-    return x.to_mkldnn().to_dense() * 2
-
-
 @cases(lambda: (plain(3),), later="raises")
 def raises(x: Tensor) -> Tensor:
     raise ValueError("no such thing")
