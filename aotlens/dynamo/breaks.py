@@ -175,17 +175,20 @@ def _spans(loss: DynamoLoss, index: int | None) -> tuple[Span, tuple[Related, ..
 
     A function that Dynamo gives up before it traces a line is reported as a whole.
     """
-    whole_function = statement_span(loss.root.co_filename, loss.root.co_firstlineno)
     is_untraced = loss.effect is None and not loss.is_error and not _traces(loss)
     if index is None or (is_untraced and is_first_party_file(loss.root.co_filename)):
-        return whole_function, ()
+        return _whole_function(loss), ()
     span, below = span_of(loss.frames[index]), loss.frames[-1]
     if is_untraced:
-        return span, (Related(whole_function, f"Dynamo gives `{loss.root.co_name}` up"),)
+        return span, (Related(_whole_function(loss), f"Dynamo gives `{loss.root.co_name}` up"),)
     if below is loss.frames[index]:
         return span, ()
     name = user_qualname(below.name, below.filename).partition(AFTER)[0]
     return span, (Related(span_of(below), f"Dynamo stops here, in `{name}`"),)
+
+
+def _whole_function(loss: DynamoLoss) -> Span:
+    return statement_span(loss.root.co_filename, loss.root.co_firstlineno)
 
 
 def _traces(loss: DynamoLoss) -> bool:
