@@ -67,7 +67,7 @@ def span_of(frame: traceback.FrameSummary) -> Span:
 def statement_span(file: str, line: int) -> Span:
     """Return the first line of the statement that begins on a line, or that a decorator on it belongs to.
 
-    An empty span, which stands for the whole line, if no statement begins there or its header continues on
+    An empty span, which means the whole line, if no statement begins there or its header continues on
     the next line.
     """
     line = _decorated(file).get(line, line)

@@ -30,7 +30,7 @@ def phase_costs(kernels: Iterable[Kernel]) -> tuple[PhaseCost, ...]:
 
 
 def _phase(kernels: list[Kernel]) -> PhaseCost:
-    """Return the sums of one phase; kernels that a sum lacks are counted beside it."""
+    """Return the sums of one phase; kernels that a sum lacks are counted separately."""
     generated = sum(kernel.kind == "generated" for kernel in kernels)
     return PhaseCost(
         phase=kernels[0].phase,

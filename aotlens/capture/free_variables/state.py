@@ -144,7 +144,7 @@ class Rebinding:
     """The namespace or container itself; None if it is part of an argument."""
     key: Any
     before: Any
-    """The value before the call, which a later call must find again; MISSING if there was none."""
+    """The value before the call, whose kind later calls require of a tensor; MISSING if there was none."""
     is_item: bool
     """Whether `store` is a container of the user's, instead of a namespace."""
     description: str
