@@ -21,6 +21,7 @@ from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, is_hi
 from aotlens.ir.slots import FreeTensor, SyntheticBase, UserOutput, inner_slot
 from aotlens.ir.symbols import is_data_dependent
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
+from aotlens.torch_api.operators import tensor_leaves
 
 OBJECTS = (FakeScriptObject, ScriptObject)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -58,17 +59,6 @@ def _kind(func: Any) -> Kind | None:
     return describe(func).kind if is_operator(func) else None
 
 
-def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
-    """Every tensor inside nested lists, tuples and dicts."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from tensors_in(value)
-        elif isinstance(value, dict):
-            yield from tensors_in(value.values())
-
-
 def bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | None]:
     """Return the calls that only autograd makes: aliases that it saves, and views that it regenerates.
 
@@ -104,7 +94,7 @@ def _like_autograds(captured: Captured, calls: tuple[Call, ...]) -> dict[int, in
         elif kind is Kind.VIEW:
             if id(args[0]) in on_implicit_input:
                 candidates[index] = None
-                on_implicit_input.update(id(tensor) for tensor in tensors_in([result]))
+                on_implicit_input.update(id(tensor) for tensor in tensor_leaves(result))
                 continue
             if func is aten.as_strided.default and _repeats_argument(captured, *args):
                 candidates[index] = None
@@ -114,7 +104,7 @@ def _like_autograds(captured: Captured, calls: tuple[Call, ...]) -> dict[int, in
             first = first_index.setdefault((func, source, *rest), index)
             if first != index:
                 candidates[index] = first
-                pairs = zip(tensors_in([result]), tensors_in([calls[first].result]), strict=True)
+                pairs = zip(tensor_leaves(result), tensor_leaves(calls[first].result), strict=True)
                 same |= {id(view): id(first_view) for view, first_view in pairs}
     return candidates
 
@@ -139,9 +129,9 @@ def _repeats_argument(captured: Captured, source: Any, *geometry: Any) -> bool:
 
 def _identities(values: Iterable[Any]) -> set[int]:
     """Of every tensor among the values, and of those inside a wrapper."""
-    identities = {id(tensor) for tensor in tensors_in(values)}
-    wrappers = (tensor for tensor in tensors_in(values) if is_wrapper(tensor))
-    return identities.union(id(inner) for wrapper in wrappers for _, inner in inner_tensors(wrapper))
+    tensors = tensor_leaves(values)
+    wrappers = filter(is_wrapper, tensors)
+    return {*map(id, tensors), *(id(inner) for wrapper in wrappers for _, inner in inner_tensors(wrapper))}
 
 
 def _implicit_inputs(captured: Captured) -> list[Any]:
@@ -234,7 +224,7 @@ class CallWriter:
         keywords = {key: self._argument(arg) for key, arg in kwargs.items()}
         if not is_operator(func) and isinstance(result, torch.Tensor):  # defined by this call
             self._node_by_id.pop(id(result), None)
-        fresh = [tensor for tensor in tensors_in([result]) if id(tensor) not in self._node_by_id]
+        fresh = [tensor for tensor in tensor_leaves(result) if id(tensor) not in self._node_by_id]
         if not fresh and not isinstance(result, (*SYMBOLIC, torch.Generator)):
             origin, value = replace(origin, effect=True), None
             self._origins[id(origin)] = call.origin

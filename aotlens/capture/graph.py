@@ -27,7 +27,7 @@ from aotlens.ir.regions import Region
 from aotlens.torch_api.dynamo.state import is_dynamo_input
 from aotlens.torch_api.fake.tensors import FakeTensor, FakeTensorMode, to_fake
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
-from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.operators import tensor_leaves
 from aotlens.unsupported import unsupported
 
 PLAIN = frozenset(
@@ -160,7 +160,7 @@ class Recording:
         """Yield the arguments, and every tensor that an operator has read or returned so far."""
         yield from self.arguments
         for call in self.calls:
-            for value in pytree.tree_leaves((call.args, call.result)):
+            for value in tensor_leaves((call.args, call.result)):
                 if type(value) is FakeTensor:
                     yield value
 

@@ -18,7 +18,7 @@ from aotlens.torch_api.objects import (
     to_fake_object,
     torchbind_class_name,
 )
-from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.operators import tensor_leaves
 from aotlens.unsupported import unsupported
 
 OBJECTS = (FakeScriptObject, ScriptObject)
@@ -55,7 +55,7 @@ class FakeObjects:
         args = tuple([self.fake_of(arg) for arg in args])
         if not torch.is_grad_enabled() or not any(isinstance(arg, OBJECTS) for arg in args):
             return args
-        if any(leaf.requires_grad for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)):
+        if any(tensor.requires_grad for tensor in tensor_leaves(args)):
             raise unsupported("torchbind-grad", self._recording.span)
         return args
 

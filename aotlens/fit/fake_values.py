@@ -23,7 +23,7 @@ from aotlens.torch_api.fake.tensors import (
     without_fake_mode,
 )
 from aotlens.torch_api.modes import TorchDispatchMode, without_modes
-from aotlens.torch_api.operators import OpOverload, pytree
+from aotlens.torch_api.operators import OpOverload, pytree, tensor_leaves
 from aotlens.torch_api.replacements import Replacement, replacing
 
 __all__ = ["KnownIntegers", "reading_without_values"]
@@ -103,7 +103,7 @@ def _is_constructor(func: Any, args: Any, kwargs: Any) -> bool:
     """Return True for an operator that fills a new tensor from numbers alone, also random ones."""
     if not isinstance(func, OpOverload) or func.namespace != "aten":
         return False
-    has_tensors = any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves((args, kwargs)))
+    has_tensors = bool(tensor_leaves((args, kwargs)))
     return not has_tensors and not func._schema.name.partition("::")[2].startswith(UNINITIALIZED)
 
 

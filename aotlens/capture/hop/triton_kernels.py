@@ -10,7 +10,7 @@ from aotlens.capture.mutations.writability import check_writable, reject_overlap
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node, TableIndex, getitem, map_leaves
 from aotlens.torch_api.fake.tensors import FakeTensor
-from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.operators import tensor_leaves
 from aotlens.torch_api.triton import (
     launch_kernel_operator,
     mutated_by_triton_kernel,
@@ -20,7 +20,7 @@ from aotlens.torch_api.triton import (
 
 def launch_as_operator(original: Callable[..., Any], kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """Record a launch on fake tensors; `original` is the kernel class's `run`."""
-    has_fakes = any(isinstance(value, FakeTensor) for value in pytree.tree_leaves((args, kwargs)))
+    has_fakes = any(isinstance(value, FakeTensor) for value in tensor_leaves((args, kwargs)))
     if kwargs.get("warmup") or not has_fakes:
         return original(kernel, *args, **kwargs)
     keywords = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from aotlens.torch_api.operators import tensor_leaves
 from aotlens.torch_api.replacements import Replacement
 
 __all__ = [
@@ -99,7 +99,7 @@ def with_original_device(args: Any, kwargs: Any) -> Any:
     device = kwargs.get("device")
     if device is None or not _EMULATED_GPU.have_no_gpu or _EMULATED_GPU.to_cpu or device.type != "cpu":
         return kwargs
-    devices = [leaf.fake_device for leaf in pytree.tree_leaves(args) if isinstance(leaf, FakeTensor)]
+    devices = [leaf.fake_device for leaf in tensor_leaves(args) if isinstance(leaf, FakeTensor)]
     if not devices and kwargs.get("layout") is not None and _EMULATED_GPU.asked_last is not None:
         devices = [_EMULATED_GPU.asked_last]  # Python gives no layout
     return {

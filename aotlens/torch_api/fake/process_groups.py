@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from aotlens.torch_api.modes import without_modes
+from aotlens.torch_api.operators import tensor_leaves
 from aotlens.torch_api.replacements import Replacement
 
 __all__ = [
@@ -166,9 +167,7 @@ class _RealIndices(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        tensors = [
-            leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
-        ]
+        tensors = tensor_leaves((args, kwargs))
         if func is torch.ops.aten.empty.memory_format and kwargs.get("dtype") is torch.int32:
             with without_modes():
                 return func(*args, **{**kwargs, "device": torch.device("cpu")})
